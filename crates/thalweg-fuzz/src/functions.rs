@@ -291,6 +291,17 @@ const FUNCTIONS: &[Function] = &[
         }
         vec![all]
     }),
+    ("normalize", Floats, |c| {
+        let (axis, p) = (c.axis(), [1.0, 2.0, 3.0, f64::INFINITY][c.rng.usize(..4)]);
+        vec![c.x.normalize(p, axis, 1e-3)]
+    }),
+    ("window functions", Floats, |c| {
+        let (count, periodic) = (c.rng.usize(1..20), c.rng.bool());
+        let hann = c.filled([count]) * Tensor::hann_window_with(count, periodic, c.x.dtype());
+        let others =
+            [Tensor::hamming_window_with, Tensor::blackman_window_with].map(|f| f(count, periodic, c.x.dtype()));
+        vec![hann.sum(0), &others[0] * &others[1] + c.filled([count])]
+    }),
     ("poisson", Floats, |c| vec![c.x.abs().poisson()]),
     ("gamma", Floats, |c| vec![c.x.abs().standard_gamma(), c.y.sigmoid().bernoulli(), c.x.abs().exponential()]),
     ("multinomial", Floats, |c| {

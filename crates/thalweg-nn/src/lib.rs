@@ -28,7 +28,7 @@ pub use checkpoint::Checkpoint;
 pub use layers::*;
 pub use mode::Mode;
 pub use module::{Buffer, Kind, Module, NamePath, Slot};
-pub use state::StateDict;
+pub use state::{LoadReport, StateDict};
 pub use thalweg::{self, Tensor};
 pub use thalweg_macros::Module;
 

@@ -3,10 +3,12 @@
 //! [`Module`] has two methods that visit the tensors, one to read and one to change them; the others are written in
 //! terms of these. `#[derive(Module)]` implements them for structs and enums of modules.
 
-use crate::{Mode, StateDict};
+use crate::leaf::{self, Memo};
+use crate::{LoadReport, Mode, StateDict};
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
-use thalweg::{Device, Error, Tensor};
+use thalweg::{Device, Error, Tensor, TensorId};
 
 /// Position in the names of a module: the parts so far, joined by dots.
 #[derive(Clone, Debug, Default)]
@@ -170,7 +172,8 @@ pub trait Module {
     }
 
     /// Loads parameters and buffers from a state with the same names and shapes, converted to the dtypes and moved to
-    /// the devices of the module. A tracked parameter becomes a new tracked leaf.
+    /// the devices of the module. A tracked parameter becomes a new tracked leaf. A parameter that two fields share
+    /// stays shared; the state may have it under any of its names.
     ///
     /// ```
     /// use thalweg_nn::prelude::*;
@@ -181,18 +184,29 @@ pub trait Module {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Value`] with every name that is missing, unexpected, or has a wrong shape or kind of dtype; the module
-    /// is then unchanged. Another error if a tensor cannot be moved.
+    /// [`Error::Value`] with every name that is missing, unexpected, or has a wrong shape or kind of dtype, and every
+    /// shared parameter that has different values under two names; the module is then unchanged. Another error if a
+    /// tensor cannot be moved.
     fn load_state_dict(&mut self, state: &StateDict) -> Result<(), Error> {
-        load(self, state, true).map(|_| ())
+        load(self, state, true).map(drop)
     }
 
-    /// Loads the tensors whose names are on both sides and keeps the rest, as `torch.nn.Module.load_state_dict` with
-    /// `strict=False`. Returns the names missing from the state.
+    /// Loads the tensors whose names and shapes are on both sides and keeps the rest, as
+    /// `torch.nn.Module.load_state_dict` with `strict=False`. Returns which names were not loaded, and why; unlike in
+    /// PyTorch, tensors of other shapes are reported, too, and are no error.
+    ///
+    /// ```
+    /// use thalweg_nn::prelude::*;
+    /// let (a, mut b) = (Linear::new(3, 2), Linear::new(3, 5).without_bias());
+    /// let report = b.load_matching(&a.state_dict())?;
+    /// assert_eq!((report.unexpected, report.mismatched), (vec!["bias".to_string()], vec!["weight".to_string()]));
+    /// # Ok::<(), Error>(())
+    /// ```
     ///
     /// # Errors
-    /// As [`load_state_dict`](Module::load_state_dict), except for missing and unexpected names.
-    fn load_matching(&mut self, state: &StateDict) -> Result<Vec<String>, Error> {
+    /// [`Error::Value`] if a shared parameter has different values under two names; the module is then unchanged.
+    /// Another error if a tensor cannot be moved.
+    fn load_matching(&mut self, state: &StateDict) -> Result<LoadReport, Error> {
         load(self, state, false)
     }
 
@@ -216,18 +230,69 @@ pub trait Module {
         self.set_training(false);
     }
 
-    /// Makes the parameters constants: they get no gradients, and no optimizer changes them.
+    /// Makes the parameters constants: they get no gradients, and no optimizer changes them. A parameter that a field
+    /// outside of this module shares is frozen here only: freeze the module that has both.
     fn freeze(&mut self) {
         self.update(&mut |_, kind, tensor| if kind == Kind::Parameter { tensor.detach() } else { tensor.clone() });
     }
 
     /// Makes untracked parameters tracked leaves, for a module that was frozen or whose parameters were assigned
-    /// untracked.
+    /// untracked. Fields that share a tensor, as a frozen layer and its clone do, share the new leaf.
     fn unfreeze(&mut self) {
+        let mut leaves = Memo::default();
         self.update(&mut |_, kind, tensor| match kind {
-            Kind::Parameter if !tensor.is_tracked() => crate::leaf::new(tensor.clone()),
+            Kind::Parameter if !tensor.is_tracked() => leaves.get(tensor, || leaf::new(tensor.clone())),
             _ => tensor.clone(),
         });
+    }
+
+    /// Freezes the parameters whose names `matches` accepts, as [`freeze`](Module::freeze); the others stay as they
+    /// are. A parameter that two fields share is frozen if one of its names is accepted.
+    /// Returns the number of names accepted: 0 if a pattern is misspelt.
+    ///
+    /// ```
+    /// use thalweg_nn::prelude::*;
+    /// let mut net = Sequential::new().push(Linear::new(4, 8)).push(Linear::new(8, 2));
+    /// assert_eq!(net.freeze_matching(|name| name.starts_with("0.")), 2);
+    /// let tracked: Vec<bool> = net.parameters().iter().map(Tensor::is_tracked).collect();
+    /// assert_eq!(tracked, [false, false, true, true]);
+    /// ```
+    fn freeze_matching(&mut self, matches: impl FnMut(&str) -> bool) -> usize
+    where
+        Self: Sized,
+    {
+        let (wanted, count) = matching(self, matches);
+        self.update(&mut |_, kind, tensor| match kind {
+            Kind::Parameter if wanted.contains(&tensor.id()) => tensor.detach(),
+            _ => tensor.clone(),
+        });
+        count
+    }
+
+    /// Makes the parameters whose names `matches` accepts tracked leaves, as [`unfreeze`](Module::unfreeze); the others
+    /// stay as they are. To train a part of a model: `model.freeze()`, then this. Returns the number of names accepted.
+    ///
+    /// ```
+    /// use thalweg_nn::prelude::*;
+    /// let mut net = Sequential::new().push(Linear::new(4, 8)).push(Linear::new(8, 2));
+    /// net.freeze();
+    /// assert_eq!(net.unfreeze_matching(|name| name.ends_with("bias")), 2);
+    /// let tracked: Vec<bool> = net.parameters().iter().map(Tensor::is_tracked).collect();
+    /// assert_eq!(tracked, [false, true, false, true]);
+    /// ```
+    fn unfreeze_matching(&mut self, matches: impl FnMut(&str) -> bool) -> usize
+    where
+        Self: Sized,
+    {
+        let (wanted, count) = matching(self, matches);
+        let mut leaves = Memo::default();
+        self.update(&mut |_, kind, tensor| match kind {
+            Kind::Parameter if wanted.contains(&tensor.id()) && !tensor.is_tracked() => {
+                leaves.get(tensor, || leaf::new(tensor.clone()))
+            }
+            _ => tensor.clone(),
+        });
+        count
     }
 
     /// Writes the state to a safetensors file, atomically.
@@ -252,7 +317,8 @@ pub trait Module {
         self.load_state_dict(&StateDict::load(path)?)
     }
 
-    /// Replaces each tensor by `f` of its name, role and value.
+    /// Replaces each tensor by `f` of its name, role and value. `f` is called for each field: of a tensor that two
+    /// fields share it returns one leaf for both, or they come apart.
     fn update(&mut self, f: &mut dyn FnMut(&str, Kind, &Tensor) -> Tensor) {
         self.visit_mut(&mut NamePath::root(), &mut |name, slot| {
             if let Slot::Tensor(kind, tensor) = slot {
@@ -261,7 +327,8 @@ pub trait Module {
         });
     }
 
-    /// Copy of the module with each tensor (parameters, buffers and constants) replaced by `f` of it.
+    /// Copy of the module with each tensor (parameters, buffers and constants) replaced by `f` of it. `f` is called once
+    /// for a parameter that two fields share.
     ///
     /// Operations that `f` records are differentiable: a bf16 step with f32 parameters is a step of
     /// `model.map(|t| t.cast(DType::BF16))`.
@@ -270,30 +337,34 @@ pub trait Module {
         Self: Sized + Clone,
     {
         let mut out = self.clone();
-        out.update(&mut |_, _, tensor| f(tensor));
+        let mut parameters = Memo::default();
+        out.update(&mut |_, kind, tensor| match kind {
+            Kind::Parameter => parameters.get(tensor, || f(tensor)),
+            _ => f(tensor),
+        });
         out
     }
 
-    /// Moves every tensor to a device; tracked tensors become new leaves.
+    /// Moves every tensor to a device; tracked tensors become new leaves. Fields that share a tensor share the new one.
     ///
     /// # Errors
     /// If a value cannot be computed, or the device has no memory for it; the module is then unchanged.
     fn to_device(&mut self, device: Device) -> Result<(), Error> {
-        let mut moved = Vec::new();
+        let mut moved: HashMap<TensorId, Tensor> = HashMap::new();
         let mut failed = None;
-        self.visit(
-            &mut NamePath::root(),
-            &mut |_, _, tensor| match failed.is_none().then(|| tensor.to_device(device)) {
-                Some(Ok(there)) => moved.push(crate::leaf::like(tensor, there)),
-                Some(Err(error)) => failed = Some(error),
-                None => {}
-            },
-        );
+        self.visit(&mut NamePath::root(), &mut |_, _, tensor| {
+            if failed.is_some() || moved.contains_key(&tensor.id()) {
+                return;
+            }
+            match tensor.to_device(device) {
+                Ok(there) => drop(moved.insert(tensor.id(), leaf::like(tensor, there))),
+                Err(error) => failed = Some(error),
+            }
+        });
         if let Some(error) = failed {
             return Err(error);
         }
-        let mut moved = moved.into_iter();
-        self.update(&mut |_, _, _| moved.next().expect("as many as were visited"));
+        self.update(&mut |_, _, tensor| moved[&tensor.id()].clone());
         Ok(())
     }
 }
@@ -308,15 +379,35 @@ fn named<M: Module + ?Sized>(module: &M, wanted: impl Fn(Kind) -> bool) -> Vec<(
     out
 }
 
-/// Loads a state; returns the missing names, which are errors if `all`.
-fn load<M: Module + ?Sized>(module: &mut M, state: &StateDict, all: bool) -> Result<Vec<String>, Error> {
-    let own = named(module, |kind| kind != Kind::Constant);
-    let (loaded, missing) = crate::state::fitting(&own, state, all)?;
+/// Loads a state; where `strict`, names that are not loaded are an error, and the module is unchanged.
+fn load<M: Module + ?Sized>(module: &mut M, state: &StateDict, strict: bool) -> Result<LoadReport, Error> {
+    let mut own = Vec::new();
+    module.visit(&mut NamePath::root(), &mut |name, kind, tensor| {
+        if kind != Kind::Constant {
+            own.push((name.to_string(), kind == Kind::Parameter, tensor.clone()));
+        }
+    });
+    let (loaded, report) = crate::state::fitting(&own, state)?;
+    if strict {
+        report.check()?;
+    }
     module.update(&mut |name, kind, own| match loaded.get(name) {
         Some(tensor) if kind != Kind::Constant => tensor.clone(),
         _ => own.clone(),
     });
-    Ok(missing)
+    Ok(report)
+}
+
+/// Identities of the parameters whose names are accepted, and the number of these names.
+fn matching<M: Module>(module: &M, mut matches: impl FnMut(&str) -> bool) -> (HashSet<TensorId>, usize) {
+    let (mut ids, mut count) = (HashSet::new(), 0);
+    module.visit(&mut NamePath::root(), &mut |name, kind, tensor| {
+        if kind == Kind::Parameter && matches(name) {
+            ids.insert(tensor.id());
+            count += 1;
+        }
+    });
+    (ids, count)
 }
 
 impl Module for Tensor {

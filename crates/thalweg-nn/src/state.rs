@@ -1,8 +1,8 @@
 //! State of modules and optimizers: named tensors.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
-use thalweg::{DType, Error, Tensor};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt::{self, Write as _};
+use thalweg::{DType, Error, Tensor, TensorId};
 
 /// Named tensors in insertion order.
 #[derive(Clone, Debug, Default)]
@@ -100,28 +100,63 @@ impl IntoIterator for StateDict {
     }
 }
 
+/// Names that [`Module::load_matching`](crate::Module::load_matching) did not load, in the order of the module or the
+/// state. Printed, one line each, with shapes and dtypes.
+#[derive(Clone, Debug, Default)]
+#[must_use = "names that were not loaded keep their values; print the report or assert on it"]
+pub struct LoadReport {
+    /// Names of the module that the state does not have.
+    pub missing: Vec<String>,
+    /// Names of the state that the module does not have.
+    pub unexpected: Vec<String>,
+    /// Names on both sides with different shapes, or dtypes of different kinds (float and integer).
+    pub mismatched: Vec<String>,
+    mistakes: Mistakes,
+}
+
+impl LoadReport {
+    /// Whether every name of the module and of the state was loaded.
+    pub fn is_complete(&self) -> bool {
+        self.mistakes.count == 0
+    }
+
+    /// An error with all lines if a name was not loaded.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if self.is_complete() {
+            Ok(())
+        } else {
+            Err(Error::Value(format!("the state does not fit the module:\n{self}")))
+        }
+    }
+}
+
+impl fmt::Display for LoadReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_complete() {
+            return f.write_str("every name was loaded");
+        }
+        f.write_str(self.mistakes.text.trim_start_matches('\n'))?;
+        match self.mistakes.count.checked_sub(Mistakes::MAX_SHOWN) {
+            None | Some(0) => Ok(()),
+            Some(hidden) => write!(f, "\n  … and {hidden} more"),
+        }
+    }
+}
+
 /// List of errors that stays readable with hundreds of entries.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 struct Mistakes {
     text: String,
     count: usize,
 }
 
 impl Mistakes {
-    const SHOWN: usize = 12;
+    const MAX_SHOWN: usize = 12;
 
     fn add(&mut self, mistake: std::fmt::Arguments<'_>) {
         self.count += 1;
-        if self.count <= Mistakes::SHOWN {
+        if self.count <= Mistakes::MAX_SHOWN {
             let _ = write!(self.text, "\n  {mistake}");
-        }
-    }
-
-    fn result(self, what: &str) -> Result<(), Error> {
-        match self.count {
-            0 => Ok(()),
-            count if count <= Mistakes::SHOWN => Err(Error::Value(format!("{what}:{}", self.text))),
-            count => Err(Error::Value(format!("{what}:{}\n  … and {} more", self.text, count - Mistakes::SHOWN))),
         }
     }
 }
@@ -131,39 +166,75 @@ fn converts(from: DType, to: DType) -> bool {
     from == to || from.is_float() && to.is_float() || from.is_int() && to.is_int()
 }
 
-/// Tensors of a state for a module, converted to its dtypes and moved to its devices; and the missing names, which are
-/// errors if `all`.
+/// Whether two tensors of one shape and dtype have equal elements; NaN equals NaN.
+fn equal(a: &Tensor, b: &Tensor) -> Result<bool, Error> {
+    (a.eq(b) | (a.ne(a) & b.ne(b))).all(..).item::<bool>()
+}
+
+/// Tensors of a state for the tensors `own` of a module (name, whether it is a parameter, value), by name, converted to
+/// its dtypes and moved to its devices; and the report of names that do not fit. Names of one parameter get one tensor;
+/// two values for it are an error.
 pub(crate) fn fitting(
-    own: &[(String, Tensor)],
+    own: &[(String, bool, Tensor)],
     state: &StateDict,
-    all: bool,
-) -> Result<(BTreeMap<String, Tensor>, Vec<String>), Error> {
-    let (mut mistakes, mut missing) = (Mistakes::default(), Vec::new());
+) -> Result<(BTreeMap<String, Tensor>, LoadReport), Error> {
+    let (mut report, mut conflict) = (LoadReport::default(), false);
     let mut fitting: BTreeMap<String, Tensor> = BTreeMap::new();
-    for (name, own) in own {
-        let Some(tensor) = state.get(name) else {
-            match all {
-                true => mistakes.add(format_args!("{name} {} is missing", own.shape())),
-                false => missing.push(name.clone()),
-            }
-            continue;
-        };
+    // Name, tensor of the state and new leaf of each parameter.
+    let mut parameters: HashMap<TensorId, (&str, &Tensor, Tensor)> = HashMap::new();
+    for (name, is_parameter, own) in own {
+        let Some(tensor) = state.get(name) else { continue };
         if tensor.shape() != own.shape() {
-            mistakes.add(format_args!("{name} has shape {}, not {}", tensor.shape(), own.shape()));
-        } else if !converts(tensor.dtype(), own.dtype()) {
-            mistakes.add(format_args!("{name} is {}, not {}", tensor.dtype(), own.dtype()));
-        } else {
-            let there = tensor.to_device(own.device())?;
-            let there = if there.dtype() == own.dtype() { there } else { there.cast(own.dtype()) };
-            fitting.insert(name.clone(), crate::leaf::like(own, there));
+            report.mistakes.add(format_args!("{name} has shape {}, not {}", tensor.shape(), own.shape()));
+            report.mismatched.push(name.clone());
+            continue;
+        }
+        if !converts(tensor.dtype(), own.dtype()) {
+            report.mistakes.add(format_args!("{name} is {}, not {}", tensor.dtype(), own.dtype()));
+            report.mismatched.push(name.clone());
+            continue;
+        }
+        let shared = if *is_parameter { parameters.get(&own.id()) } else { None };
+        if let Some((_, _, new)) = shared.filter(|(_, theirs, _)| theirs.id() == tensor.id()) {
+            fitting.insert(name.clone(), new.clone());
+            continue;
+        }
+        let there = tensor.to_device(own.device())?;
+        let there = if there.dtype() == own.dtype() { there } else { there.cast(own.dtype()) };
+        let new = match shared {
+            Some((_, _, new)) if equal(&new.detach(), &there.detach())? => new.clone(),
+            Some((first, ..)) => {
+                conflict = true;
+                report.mistakes.add(format_args!(
+                    "{first} and {name} are one parameter of the module (a clone shares it), but two values of the state"
+                ));
+                continue;
+            }
+            None => crate::leaf::like(own, there),
+        };
+        if *is_parameter {
+            parameters.entry(own.id()).or_insert((name, tensor, new.clone()));
+        }
+        fitting.insert(name.clone(), new);
+    }
+    // Names without a tensor of the state: loaded where another name of the parameter is.
+    for (name, is_parameter, own) in own.iter().filter(|(name, ..)| !fitting.contains_key(name)).collect::<Vec<_>>() {
+        match parameters.get(&own.id()) {
+            Some((_, _, new)) if *is_parameter => drop(fitting.insert(name.clone(), new.clone())),
+            _ if state.get(name).is_some() => {}
+            _ => {
+                report.mistakes.add(format_args!("{name} {} is missing", own.shape()));
+                report.missing.push(name.clone());
+            }
         }
     }
-    if all {
-        let known: BTreeSet<&str> = own.iter().map(|(name, _)| name.as_str()).collect();
-        for name in state.names().filter(|name| !known.contains(name)) {
-            mistakes.add(format_args!("{name} is not of this module"));
-        }
+    let known: BTreeSet<&str> = own.iter().map(|(name, ..)| name.as_str()).collect();
+    for name in state.names().filter(|name| !known.contains(name)) {
+        report.mistakes.add(format_args!("{name} is not of this module"));
+        report.unexpected.push(name.to_string());
     }
-    mistakes.result("the state does not fit the module")?;
-    Ok((fitting, missing))
+    if conflict {
+        report.check()?;
+    }
+    Ok((fitting, report))
 }

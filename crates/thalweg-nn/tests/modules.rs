@@ -183,7 +183,8 @@ fn states_are_loaded_whole_or_not_at_all() {
     assert_eq!(b.weight.to_vec::<f32>().unwrap(), before);
     // A state of another float dtype is converted; missing names are allowed by `load_matching`.
     let ones = state(vec![("weight", Tensor::ones_with([2, 3], DType::BF16)), ("more", Tensor::zeros([1]))]);
-    assert_eq!(b.load_matching(&ones).unwrap(), ["bias"]);
+    let report = b.load_matching(&ones).unwrap();
+    assert_eq!((report.missing, report.unexpected), (vec!["bias".to_string()], vec!["more".to_string()]));
     assert_eq!((b.weight.dtype(), b.weight.to_vec::<f32>().unwrap()), (DType::F32, vec![1.0; 6]));
     let many: StateDict = (0..40).map(|i| (format!("x{i}"), Tensor::zeros([1]))).collect();
     assert!(b.load_state_dict(&many).unwrap_err().to_string().ends_with("… and 30 more"));
@@ -286,4 +287,186 @@ fn a_checkpoint_moves_state_once() {
     };
     assert_eq!(state(&norm), state(&plain));
     assert_eq!(norm.num_batches_tracked.get().item::<i64>().unwrap(), 1);
+}
+
+/// Two names of one parameter, as of a language model whose head is its table.
+#[derive(Module, Clone)]
+struct Tied {
+    table: Embedding,
+    head: Linear,
+}
+
+impl Tied {
+    fn new() -> Tied {
+        let table = Embedding::new(5, 3);
+        let head = Linear { weight: table.weight.clone(), bias: None };
+        Tied { table, head }
+    }
+
+    /// Takes a step, after which both weights have the same new values.
+    fn check_one_parameter(&mut self) {
+        use thalweg_nn::optim::{Optimizer, Sgd};
+        let index = Tensor::new([1i64, 2]);
+        let before = self.table.weight.to_vec::<f32>().unwrap();
+        let loss = self.head.forward(&self.table.forward(&index)).cross_entropy(&index, Reduction::Mean);
+        Sgd::new(0.5).step(self, &loss.backward());
+        let [table, head] = [&self.table.weight, &self.head.weight].map(|w| w.to_vec::<f32>().unwrap());
+        assert_eq!(table, head);
+        assert_ne!(table, before);
+    }
+}
+
+#[test]
+fn shared_weights_stay_shared() {
+    let mut model = Tied::new();
+    model.load_state_dict(&Tied::new().state_dict()).unwrap();
+    model.check_one_parameter();
+    // A file has the values twice, or once under either name.
+    let copies: StateDict = Tied::new().state_dict().into_iter().map(|(name, t)| (name, t + 0.0)).collect();
+    let twice: StateDict = ["table.weight", "head.weight"]
+        .map(|name| (name.to_string(), Tensor::from_slice(&[0.5f32; 15], [5, 3])))
+        .into_iter()
+        .collect();
+    model.load_state_dict(&twice).unwrap();
+    model.check_one_parameter();
+    for gone in ["table.weight", "head.weight"] {
+        let once = twice.renamed(|name| (name != gone).then(|| name.to_string()));
+        model.load_state_dict(&once).unwrap();
+        assert_eq!(model.table.weight.to_vec::<f32>().unwrap(), [0.5; 15]);
+        model.check_one_parameter();
+        assert!(model.load_matching(&once).unwrap().is_complete());
+        model.check_one_parameter();
+    }
+    // Values that differ are no state of one parameter.
+    let mut different = twice.clone();
+    different.insert("head.weight", copies.get("head.weight").unwrap() + 1.0);
+    let message = model.load_state_dict(&different).unwrap_err().to_string();
+    assert!(message.contains("table.weight and head.weight are one parameter"), "{message}");
+    different.insert("more", Tensor::zeros([1]));
+    let message = model.load_matching(&different).unwrap_err().to_string();
+    assert!(message.contains("are one parameter") && message.contains("more is not of this module"), "{message}");
+    model.check_one_parameter();
+
+    model.to_device(Device::cpu()).unwrap();
+    model.check_one_parameter();
+    model.freeze();
+    model.load_state_dict(&twice).unwrap();
+    model.to_device(Device::cpu()).unwrap();
+    model.unfreeze();
+    model.check_one_parameter();
+    // Frozen by one of its names.
+    assert_eq!(model.freeze_matching(|name| name.starts_with("head.")), 1);
+    assert!(model.parameters().iter().all(|t| !t.is_tracked()));
+    assert_eq!(model.unfreeze_matching(|name| name.starts_with("table.")), 1);
+    model.check_one_parameter();
+    // An average of it holds one tensor, too.
+    let mut average = thalweg_nn::optim::Ema::new(&model, 0.5);
+    for _ in 0..3 {
+        average.update(&model);
+        assert_eq!(average.model().table.weight.id(), average.model().head.weight.id());
+    }
+    let mut wide = model.map(|t| t.detach().cast(DType::F32).tracked());
+    wide.check_one_parameter();
+}
+
+#[test]
+fn equal_weights_are_not_shared() {
+    // Two norms start with equal values, but in tensors of their own.
+    let mut net = Sequential::new().push(LayerNorm::new([3])).push(LayerNorm::new([3]));
+    net.freeze();
+    net.unfreeze();
+    let ids: std::collections::BTreeSet<_> = net.parameters().iter().map(Tensor::id).collect();
+    assert_eq!(ids.len(), 4);
+    // A buffer of a clone goes its own way.
+    let norm = BatchNorm1d::new(2);
+    let mut pair = [norm.clone(), BatchNorm1d::new(2)];
+    pair[1].running_mean = norm.running_mean.clone();
+    let mut state = pair.state_dict();
+    state.insert("1.running_mean", Tensor::new([1.0f32, 2.0]));
+    pair.load_state_dict(&state).unwrap();
+    assert_eq!(pair[0].running_mean.get().to_vec::<f32>().unwrap(), [0.0, 0.0]);
+    assert_eq!(pair[1].running_mean.get().to_vec::<f32>().unwrap(), [1.0, 2.0]);
+}
+
+#[test]
+fn reports_name_what_was_not_loaded() {
+    let mut net = Sequential::new().push(Linear::new(3, 2)).push(Linear::new(2, 2));
+    let before = net.parameters()[0].to_vec::<f32>().unwrap();
+    let state: StateDict = [
+        ("0.weight", Tensor::zeros([3, 2])),
+        ("0.bias", Tensor::zeros_with([2], DType::I64)),
+        ("1.weight", Tensor::ones([2, 2])),
+        ("2.weight", Tensor::ones([2, 2])),
+    ]
+    .map(|(name, tensor)| (name.to_string(), tensor))
+    .into_iter()
+    .collect();
+    let report = net.load_matching(&state).unwrap();
+    assert_eq!(report.mismatched, ["0.weight", "0.bias"]);
+    assert_eq!(report.missing, ["1.bias"]);
+    assert_eq!(report.unexpected, ["2.weight"]);
+    assert!(!report.is_complete());
+    let text = report.to_string();
+    assert!(text.starts_with("  0.weight"), "{text}");
+    for line in ["0.weight has shape [3, 2], not [2, 3]", "0.bias is i64, not f32", "1.bias [2] is missing"] {
+        assert!(text.contains(line), "{text}");
+    }
+    assert_eq!(net.parameters()[0].to_vec::<f32>().unwrap(), before);
+    assert_eq!(net.parameters()[2].to_vec::<f32>().unwrap(), [1.0; 4]);
+}
+
+#[test]
+fn adapters_change_nothing_at_first_and_merge() {
+    use thalweg_nn::LoraLinear;
+    use thalweg_nn::optim::{Optimizer, Sgd};
+    manual_seed(9);
+    let layer = Linear::new(4, 3);
+    let mut adapted = LoraLinear::new(layer.clone(), 2, 6.0);
+    assert_eq!(adapted.scale, 3.0);
+    assert_eq!(adapted.state_dict().names().collect::<Vec<_>>(), ["weight", "bias", "lora_A", "lora_B"]);
+    let x = Tensor::randn([5, 4]);
+    let before = layer.forward(&x).to_vec::<f32>().unwrap();
+    assert_eq!(adapted.forward(&x).to_vec::<f32>().unwrap(), before);
+    let mut optimizer = Sgd::new(0.1);
+    for _ in 0..2 {
+        let loss = adapted.forward(&x).square().mean(..);
+        optimizer.step(&mut adapted, &loss.backward());
+    }
+    assert_eq!(adapted.base.weight.to_vec::<f32>().unwrap(), layer.weight.to_vec::<f32>().unwrap());
+    assert_ne!(adapted.forward(&x).to_vec::<f32>().unwrap(), before);
+    assert!(adapted.merged().forward(&x).allclose(adapted.forward(&x), 1e-5, 1e-6).unwrap());
+    assert!(adapted.merged().parameters().iter().all(|t| !t.is_tracked()));
+}
+
+#[test]
+fn time_may_be_first() {
+    manual_seed(4);
+    let x = Tensor::randn([2, 5, 3]);
+    let gru = Gru::new(3, 4).layers(2).bidirectional();
+    let (y, [h]) = gru.forward(&x, None);
+    let (time_y, [time_h]) = gru.clone().batch_first(false).forward(&x.transpose(0, 1), Some([&h]));
+    let (again, [last]) = gru.forward(&x, Some([&h]));
+    assert_eq!(time_y.dims(), [5, 2, 8]);
+    assert!(time_y.transpose(0, 1).allclose(&again, 0.0, 1e-6).unwrap());
+    assert!(time_h.allclose(&last, 0.0, 1e-6).unwrap());
+    assert!(!y.allclose(&again, 0.0, 1e-6).unwrap());
+    let lstm = Lstm::new(3, 4);
+    let (y, [_, c]) = lstm.forward(&x, None);
+    let (time_y, [_, time_c]) = lstm.batch_first(false).forward(&x.transpose(0, 1), None);
+    assert!(time_y.transpose(0, 1).allclose(&y, 0.0, 1e-6).unwrap());
+    assert!(time_c.allclose(&c, 0.0, 1e-6).unwrap());
+}
+
+#[test]
+fn activations_are_layers() {
+    use thalweg_nn::{Hardswish, Hardtanh, Relu6, Softmax};
+    let x = Tensor::new([[-4.0f32, 1.0], [7.0, 3.0]]);
+    let of = |net: Sequential| net.forward(&x).to_vec::<f32>().unwrap();
+    assert_eq!(of(Sequential::new().push(Relu6)), [0.0, 1.0, 6.0, 3.0]);
+    assert_eq!(of(Sequential::new().push(Hardtanh::default())), [-1.0, 1.0, 1.0, 1.0]);
+    assert_eq!(of(Sequential::new().push(Hardtanh::new(-2.0, 4.0))), [-2.0, 1.0, 4.0, 3.0]);
+    let swish = of(Sequential::new().push(Hardswish));
+    assert!(swish.iter().zip([0.0, 4.0 / 6.0, 7.0, 3.0]).all(|(a, b)| (a - b).abs() < 1e-6), "{swish:?}");
+    let softmax = Sequential::new().push(Softmax::new(-1)).forward(&x);
+    assert!(softmax.allclose(x.softmax(1), 0.0, 1e-7).unwrap());
 }

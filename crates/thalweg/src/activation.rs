@@ -7,8 +7,11 @@ use std::f64::consts::{FRAC_1_SQRT_2, PI};
 
 macro_rules! composites {
     ($($(#[$doc:meta])* fn $name:ident($x:ident $(, $arg:ident: $t:ty)*) $body:expr)*) => {
-        /// Activations and other functions of one tensor. All take floats; bf16 and f16 are computed in f32 and
-        /// rounded once, at the end.
+        /// # Activations
+        ///
+        /// Activations and other functions of one tensor. All take floats; bf16 and f16 are computed in f32 and rounded
+        /// once, at the end. See also [`relu`](Tensor::relu), [`tanh`](Tensor::tanh), [`sigmoid`](Tensor::sigmoid),
+        /// [`softmax`](Tensor::softmax).
         impl Tensor {$(
             $(#[$doc])*
             ///
@@ -27,19 +30,43 @@ macro_rules! composites {
 
 composites! {
     /// The Gaussian error linear unit, exact: `x·Φ(x) = x·(1 + erf(x/√2))/2` (Hendrycks and Gimpel 2016).
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert!(Tensor::new([-1.0f32, 1.0]).gelu().allclose(Tensor::new([-0.158655f32, 0.841345]), 0.0, 1e-6)?);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     fn gelu(x) (x * FRAC_1_SQRT_2).erf().add(1.0).mul(x).mul(0.5)
 
     /// The tanh approximation of the Gaussian error linear unit: `x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³)))` (Hendrycks
     /// and Gimpel 2016).
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert!(Tensor::new(1.0f32).gelu_tanh().allclose(0.841192, 0.0, 1e-6)?);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     fn gelu_tanh(x) {
         let inner = (x * x * 0.044715 + 1.0) * x * (2.0 / PI).sqrt();
         x * 0.5 * (inner.tanh() + 1.0)
     }
 
     /// `x·sigmoid(x)`, also called swish (Elfwing, Uchibe and Doya 2017).
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert!(Tensor::new([-1.0f32, 1.0]).silu().allclose(Tensor::new([-0.268941f32, 0.731059]), 0.0, 1e-6)?);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     fn silu(x) x * x.sigmoid()
 
     /// `ln(1 + eˣ)`, without overflow: `max(x, 0) + ln(1 + e^(-|x|))`.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert!(Tensor::new([0.0f32, 100.0]).softplus().allclose(Tensor::new([0.693147f32, 100.0]), 1e-6, 0.0)?);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     fn softplus(x) {
         // The derivative of the composition would use that of |x| at 0.
         function("softplus", x, |x| x.relu() + (-x.abs()).exp().log1p(), Tensor::sigmoid)
@@ -49,9 +76,21 @@ composites! {
     fn mish(x) x * x.softplus().tanh()
 
     /// `x`, or `slope·x` below 0.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([-2.0f32, 2.0]).leaky_relu(0.5).to_vec::<f32>()?, [-1.0, 2.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     fn leaky_relu(x, slope: f64) x.gt(0.0).where_(x, x * slope)
 
     /// `x`, or `alpha·(eˣ - 1)` below 0 (Clevert, Unterthiner and Hochreiter 2015).
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert!(Tensor::new([-1.0f32, 2.0]).elu(1.0).allclose(Tensor::new([-0.632121f32, 2.0]), 0.0, 1e-6)?);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     fn elu(x, alpha: f64) {
         // `expm1(x) + 1`, the derivative of the composition, is inaccurate where eˣ is small.
         let value = |x: &Tensor| x.gt(0.0).where_(x, x.expm1() * alpha);
@@ -68,15 +107,33 @@ composites! {
     }
 
     /// `x` clamped to `[low, high]`. The derivative is 0 at the bounds, as in PyTorch.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([-3.0f32, 0.5]).hardtanh(-1.0, 1.0).to_vec::<f32>()?, [-1.0, 0.5]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     fn hardtanh(x, low: f64, high: f64) held(x, low, high)
 
     /// `min(max(x, 0), 6)`. The derivative is 0 at 0 and 6, as in PyTorch.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([-1.0f32, 3.0, 9.0]).relu6().to_vec::<f32>()?, [0.0, 3.0, 6.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     fn relu6(x) held(x, 0.0, 6.0)
 
     /// `min(max(x + 3, 0), 6)/6` (Howard et al. 2019). The derivative is 0 at -3 and 3, as in PyTorch.
     fn hardsigmoid(x) held(&(x + 3.0), 0.0, 6.0) / 6.0
 
     /// `x·hardsigmoid(x)` (Howard et al. 2019). The derivative is 0 at -3 and 1 at 3, as in PyTorch.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert!(Tensor::new([-3.0f32, 3.0]).hardswish().allclose(Tensor::new([0.0f32, 3.0]), 0.0, 1e-6)?);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     fn hardswish(x) x * x.hardsigmoid()
 
     /// `x/(1 + |x|)`.
@@ -95,14 +152,32 @@ composites! {
     fn threshold(x, limit: f64, value: f64) x.gt(limit).where_(x, value)
 
     /// `ln sigmoid(x)`, without overflow: `-softplus(-x)`.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert!(Tensor::new([0.0f32, -100.0]).log_sigmoid().allclose(Tensor::new([-0.693147f32, -100.0]), 1e-6, 0.0)?);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     fn log_sigmoid(x) {
         function("log_sigmoid", x, |x| x.minimum(0.0) - (-x.abs()).exp().log1p(), |x| (-x).sigmoid())
     }
 
     /// The inverse of `sigmoid`: `ln(x/(1 - x))`.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new(0.5f32).logit().item::<f32>()?, 0.0);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     fn logit(x) function("logit", x, |x| (x / (1.0 - x)).log(), |x| (x * (1.0 - x)).recip())
 
     /// `sin(πx)/(πx)`, 1 at 0.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert!(Tensor::new([0.0f32, 1.0]).sinc().allclose(Tensor::new([1.0f32, 0.0]), 0.0, 1e-6)?);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     fn sinc(x) {
         let value = |x: &Tensor| {
             let t = x * PI;
@@ -115,12 +190,24 @@ composites! {
     fn rad2deg(x) x * (180.0 / PI)
 
     /// Degrees to radians.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert!(Tensor::new(180.0f64).deg2rad().allclose(3.141592653589793, 1e-12, 0.0)?);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     fn deg2rad(x) x * (PI / 180.0)
 
     /// The fractional part, with the sign of `x`: `x - trunc(x)`.
     fn fract(x) x - x.trunc()
 
     /// `x` with NaN, +∞ and -∞ replaced by the given numbers.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([f32::NAN, f32::INFINITY]).nan_to_num(0.0, 9.0, -9.0).to_vec::<f32>()?, [0.0, 9.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     fn nan_to_num(x, nan: f64, pos_inf: f64, neg_inf: f64) {
         let infinite = x.gt(0.0).where_(x.full_like(pos_inf), neg_inf);
         x.is_nan().where_(nan, x.is_inf().where_(infinite, x))
@@ -145,8 +232,15 @@ fn sinc_slope(x: &Tensor) -> Tensor {
     near.where_(sum * t * PI, (t_far.cos() - t_far.sin() / &t_far) / far)
 }
 
+/// # Activations with weights
 impl Tensor {
     /// `x`, or `weight·x` below 0, with a learned weight that broadcasts (He et al. 2015).
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([-2.0f32, 2.0]).prelu(&Tensor::new(0.25f32)).to_vec::<f32>()?, [-0.5, 2.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// On a dtype that is not a float, or when shapes do not broadcast or dtypes differ.
@@ -155,9 +249,18 @@ impl Tensor {
         check_float("prelu", self);
         self.gt(0.0).where_(self, self * weight)
     }
+}
 
+/// # Comparisons with a tolerance
+impl Tensor {
     /// Whether elements are close by NumPy's definition, as bool: `|a - b| ≤ atol + rtol·|b|`. Equal infinities are
     /// close, NaN is close to nothing.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([1.0f32, 2.0]).isclose(1.0, 1e-5, 1e-8).to_vec::<bool>()?, [true, false]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// When shapes do not broadcast, dtypes differ or are not floats.
@@ -173,6 +276,13 @@ impl Tensor {
     }
 
     /// Whether all elements are close, as `torch.allclose`; see [`isclose`](Tensor::isclose). Waits for the answer.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let x = Tensor::new([1.0f64, 2.0]);
+    /// assert!(x.allclose(&x + 1e-9, 1e-5, 1e-8)?);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Errors
     /// When it cannot be computed.

@@ -16,6 +16,9 @@ use thalweg_ir::Op;
 /// Start, step and number of elements of a slice along one dimension.
 type Range = (i64, i64, usize);
 
+/// # Writing into parts
+///
+/// Values are immutable: each method returns a new tensor, or replaces the handle (`set`, `slice_mut`).
 impl Tensor {
     /// This tensor with a slice replaced, as `torch.slice_scatter` and JAX's `x.at[..].set(v)`: ranges as in
     /// [`slice`](Tensor::slice), values broadcast to the shape of the slice. This tensor is unchanged; if its handle is
@@ -44,14 +47,27 @@ impl Tensor {
     /// This tensor with index `index` of an axis replaced, as `torch.select_scatter`; the values have the shape without
     /// that axis.
     ///
+    /// See also [`set`](Tensor::set), and [`index_copy`](Tensor::index_copy) for many indices.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::zeros([2, 2]).select_scatter(0, 1, 5.0).to_vec::<f32>()?, [0.0, 0.0, 5.0, 5.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
     /// # Panics
     /// When there is no such axis or index, the values do not broadcast to the shape without that axis, or dtypes or
     /// devices differ.
     #[track_caller]
-    pub fn select_scatter(&self, axis: impl Into<crate::Axis>, index: i64, values: impl IntoOperand) -> Tensor {
+    pub fn select_scatter(
+        &self,
+        axis: impl Into<crate::Axis>,
+        index: impl Into<crate::Index>,
+        values: impl IntoOperand,
+    ) -> Tensor {
         let axis = axis.into().of("select_scatter", self.rank());
         let mut list = [crate::SliceArg::from(..); MAX_RANK];
-        list[axis] = crate::SliceArg::At(index);
+        list[axis] = crate::SliceArg::At(index.into().get());
         let part = self.part_of("select_scatter", &list[..self.rank()]);
         self.with_part("select_scatter", &part, values.operand())
     }

@@ -37,6 +37,7 @@ impl<'a> Attention<'a> {
     }
 }
 
+/// # Attention
 impl Tensor {
     /// `softmax(q·kᵀ·scale + mask)·v` (Vaswani et al. 2017), as `torch.nn.functional.scaled_dot_product_attention`.
     /// Queries are `[.., queries, d]`, keys `[.., keys, d]`, values `[.., keys, width]`; leading dimensions broadcast.

@@ -32,6 +32,20 @@ fn bad_axis(name: &str, axis: i64, rank: usize) -> ! {
     panic!("{name}: axis {axis} is out of range for rank {rank}")
 }
 
+/// Index along an axis or number of its elements, an argument of [`select`](crate::Tensor::select) and
+/// [`narrow`](crate::Tensor::narrow). Negative indices count from the end (-1 is the last).
+///
+/// Converts from any of Rust's usual integers, so both `-1` and a `usize` of a loop can be passed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Index(i64);
+
+impl Index {
+    #[inline]
+    pub(crate) fn get(self) -> i64 {
+        self.0
+    }
+}
+
 /// A list of dimensions, or all of them (`..`).
 ///
 /// Converts from one integer, an array, tuple, slice or `Vec` of integers, or `..`.
@@ -135,11 +149,20 @@ impl From<()> for Sizes {
     }
 }
 
+/// A `usize` above `i64::MAX` becomes that, which no axis has.
+fn saturated(index: i128) -> i64 {
+    index.clamp(i64::MIN.into(), i64::MAX.into()) as i64
+}
+
 macro_rules! integers {
     ($($t:ty),*) => {$(
         impl From<$t> for Axis {
             #[inline]
             fn from(axis: $t) -> Axis { Axis(axis as i64) }
+        }
+        impl From<$t> for Index {
+            #[inline]
+            fn from(index: $t) -> Index { Index(saturated(index as i128)) }
         }
         integers!(list Axes, $t);
         integers!(list Sizes, $t);

@@ -19,6 +19,7 @@ fn bits(bytes: usize) -> DType {
     }
 }
 
+/// # Views of bits
 impl Tensor {
     /// The bits of the elements as another dtype, as `numpy.ndarray.view(dtype)` and `torch.Tensor.view(dtype)`.
     ///

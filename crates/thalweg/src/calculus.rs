@@ -3,9 +3,18 @@
 use crate::record::{check_alike, check_float, widened};
 use crate::{Axis, DType, Tensor};
 
+/// # Sampled functions
+///
+/// Differences, derivatives, integrals and interpolation of functions given by samples.
 impl Tensor {
     /// Differences of neighbours along an axis, taken `n` times, as `numpy.diff` and `torch.diff`; each time one
     /// element fewer. Of bool: whether neighbours differ. Integers wrap.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([1i32, 4, 9]).diff(1, 0).to_vec::<i32>()?, [3, 5]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// When there is no such axis.
@@ -72,6 +81,12 @@ impl Tensor {
     /// The integral along an axis by the trapezoidal rule, with samples at distance `dx`, as `numpy.trapezoid` and
     /// `torch.trapezoid`; 0 for fewer than two samples.
     ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([0.0f32, 1.0, 2.0]).trapezoid(0.5, 0).item::<f32>()?, 1.0);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
     /// # Panics
     /// On a dtype that is not a float, or when there is no such axis.
     #[doc(alias = "trapz")]
@@ -82,6 +97,12 @@ impl Tensor {
     }
 
     /// [`trapezoid`](Tensor::trapezoid) with samples at the given positions (a vector).
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([0.0f32, 2.0]).trapezoid_at(&Tensor::new([0.0f32, 3.0]), 0).item::<f32>()?, 3.0);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// On a dtype that is not a float, when there is no such axis, or the positions differ in number or dtype from the
@@ -96,6 +117,12 @@ impl Tensor {
     /// The running integral along an axis by the trapezoidal rule, with samples at distance `dx`, from the first sample
     /// to each of the others; one element fewer. As `torch.cumulative_trapezoid` and
     /// `scipy.integrate.cumulative_trapezoid`.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([0.0f32, 2.0, 4.0]).cumulative_trapezoid(1.0, 0).to_vec::<f32>()?, [1.0, 4.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// On a dtype that is not a float, or when there is no such axis.

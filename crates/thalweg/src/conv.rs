@@ -373,8 +373,8 @@ impl Tensor {
 }
 
 macro_rules! convolutions {
-    ($($n:literal $name:ident $transpose:ident $axes:literal $window:literal;)*) => {
-        /// Convolutions.
+    ($($n:literal $name:ident $transpose:ident $axes:literal $window:literal $sizes:literal $windows:literal $results:literal;)*) => {
+        /// # Convolution
         ///
         /// Sums are those of [`matmul`](Tensor::matmul), with the same order and determinism: bf16 and f16 are
         /// accumulated in f32 and rounded once, then the bias is added; integers wrap. A depthwise convolution (one
@@ -382,6 +382,13 @@ macro_rules! convolutions {
         /// the bias, rounded once.
         impl Tensor {$(
             #[doc = concat!("The convolution of `[samples, in, ", $axes, "]` (or without samples) with weights `[out, in/groups, ", $window, "]`, PyTorch's layout, plus a bias for each output channel; a cross-correlation, as in all such libraries.")]
+            ///
+            /// ```
+            /// # use thalweg::{Conv, Tensor};
+            #[doc = concat!("let (x, weight) = (Tensor::ones([1, 2, ", $sizes, "]), Tensor::ones([3, 2, ", $windows, "]));")]
+            #[doc = concat!("let y = x.", stringify!($name), "(&weight, None, Conv::default());")]
+            #[doc = concat!("assert_eq!(y.dims(), [1, 3, ", $results, "]);")]
+            /// ```
             ///
             /// # Panics
             /// When ranks, channels, groups or the bias do not match, no window fits, or dtypes differ or are bool.
@@ -407,7 +414,7 @@ macro_rules! convolutions {
 }
 
 convolutions! {
-    1 conv1d conv_transpose1d "length" "kernel";
-    2 conv2d conv_transpose2d "height, width" "kernel, kernel";
-    3 conv3d conv_transpose3d "depth, height, width" "kernel, kernel, kernel";
+    1 conv1d conv_transpose1d "length" "kernel" "5" "3" "3";
+    2 conv2d conv_transpose2d "height, width" "kernel, kernel" "5, 6" "3, 3" "3, 4";
+    3 conv3d conv_transpose3d "depth, height, width" "kernel, kernel, kernel" "3, 4, 5" "2, 2, 2" "2, 3, 4";
 }

@@ -5,10 +5,9 @@
 
 use crate::element::flatten;
 use crate::record::{record0, scalar_bits};
-use crate::tape::{self, Rule};
 use crate::{Axis, DType, Data, Device, Element, Error, MAX_RANK, Scalar, Shape, Tensor};
 use thalweg_ir::Op;
-use thalweg_stream::{Storage, Value};
+use thalweg_stream::Value;
 
 /// Dtype and device of a tensor to be created: f32 on the default device unless set.
 ///
@@ -56,7 +55,9 @@ impl Options {
     }
 }
 
-/// Creation from data.
+/// # Creation from data
+///
+/// The dtype is the data's own.
 impl Tensor {
     /// A tensor of nested data: a number, an array, a slice or a `Vec`, nested up to eight deep; as `torch.tensor` and
     /// `numpy.array`. The dtype is the type of the numbers, so write `1.0f32` for f32 (a plain `1.0` is `f64` in Rust).
@@ -78,6 +79,12 @@ impl Tensor {
 
     /// A tensor of `data` in row-major order, on the default device. Copies the data.
     ///
+    /// ```
+    /// # use thalweg::{DType, Tensor};
+    /// let x = Tensor::from_slice(&[1.0f64, 2.0, 3.0, 4.0], [2, 2]);
+    /// assert_eq!((x.dims(), x.dtype()), (&[2, 2][..], DType::F64));
+    /// ```
+    ///
     /// # Panics
     /// When the shape does not hold `data.len()` elements, or the device has no memory for them
     /// ([`Tensor::try_from_slice`] returns that as an error).
@@ -91,6 +98,13 @@ impl Tensor {
     }
 
     /// A tensor of `data` in row-major order, on a device. Copies the data.
+    ///
+    /// ```
+    /// # use thalweg::{Device, Tensor};
+    /// let x = Tensor::try_from_slice(&[1i32, 2], [2], Device::cpu())?;
+    /// assert_eq!(x.to_vec::<i32>()?, [1, 2]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Errors
     /// When the device has no memory for them or fails.
@@ -140,41 +154,6 @@ impl Tensor {
         let buffer = device.0.device().allocate_with(&[bytes])?;
         Ok(Tensor::of(Value::ready(device.0, buffer, shape, dtype)))
     }
-
-    /// Copies the tensor to another device, as `torch.Tensor.to`; a clone of the handle if it is there already.
-    /// Computes the value first. A copy between two GPUs waits for nothing, and bypasses the host where the driver
-    /// supports peer access.
-    ///
-    /// # Errors
-    /// When the value cannot be computed, or the device has no memory for it.
-    pub fn to_device(&self, device: Device) -> Result<Tensor, Error> {
-        if device == self.device() {
-            return Ok(self.clone());
-        }
-        let there = match self.beside_the_host(device)? {
-            Some(there) => there,
-            None => self.with_bytes(|bytes| Tensor::from_bytes(bytes, *self.shape(), self.dtype(), device))??,
-        };
-        let home = self.device();
-        let rule: Box<Rule> = Box::new(move |_, _, dy| {
-            // A failed copy of the gradient is an error where the gradient is read.
-            let failed = |error| Tensor::of(Value::failed(home.0, error, *dy.shape(), dy.dtype()));
-            vec![Some(dy.to_device(home).unwrap_or_else(failed))]
-        });
-        Ok(tape::own(&there.value, "to_device", (std::slice::from_ref(self), false), vec![], rule))
-    }
-
-    /// Copies directly from device to device; `None` if the devices cannot do that or the value is not contiguous.
-    fn beside_the_host(&self, device: Device) -> Result<Option<Tensor>, Error> {
-        let Storage { buffer, view } = self.value.storage()?;
-        if !view.is_contiguous() {
-            return Ok(None);
-        }
-        let bytes = view.shape.numel() * self.dtype().size();
-        let (home, there) = (self.device().0.device(), device.0.device());
-        let copied = there.allocate_from(&**home, &buffer, bytes).transpose()?;
-        Ok(copied.map(|buffer| Tensor::of(Value::ready(device.0, buffer, *self.shape(), self.dtype()))))
-    }
 }
 
 impl<D: Data> From<D> for Tensor {
@@ -185,11 +164,21 @@ impl<D: Data> From<D> for Tensor {
     }
 }
 
-/// Constant tensors.
+/// # Creation of constants
+///
+/// As f32 on the default device; the functions with `_with` take [`Options`]: a dtype, a device or both.
 impl Tensor {
     /// Zeros, as f32 on the default device.
     ///
     /// A shape larger than memory is an error at the read, and no error if only a part of the tensor is ever needed.
+    ///
+    /// See also [`zeros_like`](Tensor::zeros_like), and [`zeros_with`](Tensor::zeros_with) for another dtype or device.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::zeros([2, 2]).to_vec::<f32>()?, [0.0; 4]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// When the size in bytes overflows.
@@ -198,26 +187,56 @@ impl Tensor {
         Tensor::zeros_with(shape, Options::default())
     }
     /// [`zeros`](Tensor::zeros) with a dtype, a device or both.
+    ///
+    /// ```
+    /// # use thalweg::{DType, Tensor};
+    /// assert_eq!(Tensor::zeros_with([2], DType::I64).to_vec::<i64>()?, [0, 0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     #[track_caller]
     pub fn zeros_with(shape: impl Into<Shape>, options: impl Into<Options>) -> Tensor {
         Tensor::full_with(shape, 0, options)
     }
     /// Ones, as f32 on the default device.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::ones([3]).to_vec::<f32>()?, [1.0; 3]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     #[track_caller]
     pub fn ones(shape: impl Into<Shape>) -> Tensor {
         Tensor::ones_with(shape, Options::default())
     }
     /// [`ones`](Tensor::ones) with a dtype, a device or both.
+    ///
+    /// ```
+    /// # use thalweg::{DType, Tensor};
+    /// assert_eq!(Tensor::ones_with([2], DType::Bool).to_vec::<bool>()?, [true, true]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     #[track_caller]
     pub fn ones_with(shape: impl Into<Shape>, options: impl Into<Options>) -> Tensor {
         Tensor::full_with(shape, 1, options)
     }
     /// `value` in every element, as f32 on the default device.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::full([2], 0.5).to_vec::<f32>()?, [0.5, 0.5]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     #[track_caller]
     pub fn full(shape: impl Into<Shape>, value: impl Into<Scalar>) -> Tensor {
         Tensor::full_with(shape, value, Options::default())
     }
     /// [`full`](Tensor::full) with a dtype, a device or both.
+    ///
+    /// ```
+    /// # use thalweg::{DType, Tensor};
+    /// assert_eq!(Tensor::full_with([2], 7, DType::U8).to_vec::<u8>()?, [7, 7]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// When the dtype cannot hold the value.
@@ -228,14 +247,32 @@ impl Tensor {
         record0(options.device.0, Op::Full, options.dtype(), shape.into(), Some(bits))
     }
     /// Zeros of this tensor's shape, dtype and device.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([1i32, 2]).zeros_like().to_vec::<i32>()?, [0, 0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     pub fn zeros_like(&self) -> Tensor {
         self.full_like(0)
     }
     /// Ones of this tensor's shape, dtype and device.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([3i32, 2]).ones_like().to_vec::<i32>()?, [1, 1]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     pub fn ones_like(&self) -> Tensor {
         self.full_like(1)
     }
     /// `value` in every element, in this tensor's shape, dtype and device.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([1i32, 2]).full_like(9).to_vec::<i32>()?, [9, 9]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// When the dtype cannot hold the value.
@@ -245,10 +282,14 @@ impl Tensor {
     }
 }
 
+/// # Creation of ranges and triangles
+///
 /// Evenly spaced numbers, and matrices defined by a rule.
 impl Tensor {
     /// The numbers of a half-open range, as f32: `arange(5)` is 0 to 4, `arange(2..5)` 2 to 4, and
     /// `arange((0.0, 1.0, 0.25))` has a step, which may be negative. Element `i` is `start + i·step`.
+    ///
+    /// See also [`linspace`](Tensor::linspace), which takes the number of elements.
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -265,6 +306,12 @@ impl Tensor {
 
     /// [`arange`](Tensor::arange) with a dtype, a device or both. Elements are computed in the dtype (bf16 and f16: in
     /// f32, then rounded).
+    ///
+    /// ```
+    /// # use thalweg::{DType, Tensor};
+    /// assert_eq!(Tensor::arange_with(2..5, DType::I64).to_vec::<i64>()?, [2, 3, 4]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// When the step is 0, the number of elements is not finite, or the dtype is bool or cannot hold start or step.
@@ -289,6 +336,12 @@ impl Tensor {
     }
 
     /// `count` evenly spaced numbers from `start` to `end`, both included, as f32; as `numpy.linspace`.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::linspace(0.0, 1.0, 5).to_vec::<f32>()?, [0.0, 0.25, 0.5, 0.75, 1.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     #[track_caller]
     pub fn linspace(start: f64, end: f64, count: usize) -> Tensor {
         Tensor::linspace_with(start, end, count, Options::default())
@@ -296,6 +349,12 @@ impl Tensor {
 
     /// [`linspace`](Tensor::linspace) with a dtype, a device or both. The first half is computed from the start and the
     /// second from the end, so both ends are exact.
+    ///
+    /// ```
+    /// # use thalweg::{DType, Tensor};
+    /// assert_eq!(Tensor::linspace_with(0.0, 1.0, 3, DType::F64).to_vec::<f64>()?, [0.0, 0.5, 1.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// When the dtype is not a float.
@@ -317,12 +376,24 @@ impl Tensor {
     }
 
     /// The identity matrix of size `n`×`n`, as f32.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::eye(2).to_vec::<f32>()?, [1.0, 0.0, 0.0, 1.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     #[track_caller]
     pub fn eye(n: usize) -> Tensor {
         Tensor::eye_with(n, n, Options::default())
     }
 
     /// The `rows`×`columns` matrix with ones on the main diagonal, with a dtype, a device or both.
+    ///
+    /// ```
+    /// # use thalweg::{DType, Tensor};
+    /// assert_eq!(Tensor::eye_with(1, 3, DType::I32).to_vec::<i32>()?, [1, 0, 0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     #[track_caller]
     pub fn eye_with(rows: usize, columns: usize, options: impl Into<Options>) -> Tensor {
         let options = options.into();
@@ -332,6 +403,12 @@ impl Tensor {
 
     /// The `rows`×`columns` matrix with ones on and below diagonal `k`, as f32; as `numpy.tri`. `k` is 0 for the main
     /// diagonal and positive above it.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::tri(2, 3, 0).to_vec::<f32>()?, [1.0, 0.0, 0.0, 1.0, 1.0, 0.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     #[track_caller]
     pub fn tri(rows: usize, columns: usize, k: i64) -> Tensor {
         Tensor::tri_with(rows, columns, k, Options::default())
@@ -347,6 +424,12 @@ impl Tensor {
 
     /// The lower triangle of the matrices in the last two dimensions: elements above diagonal `k` are 0.
     ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([[1i32, 2], [3, 4]]).tril(0).to_vec::<i32>()?, [1, 0, 3, 4]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
     /// # Panics
     /// When the rank is below 2.
     #[track_caller]
@@ -357,6 +440,12 @@ impl Tensor {
     }
 
     /// The upper triangle of the matrices in the last two dimensions: elements below diagonal `k` are 0.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([[1i32, 2], [3, 4]]).triu(1).to_vec::<i32>()?, [0, 2, 0, 0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// When the rank is below 2.
@@ -376,6 +465,11 @@ impl Tensor {
 
     /// The indices along an axis: element `[.., i, ..]` is `i`, in a shape that broadcasts against this tensor's.
     ///
+    /// ```
+    /// # use thalweg::{DType, Tensor};
+    /// assert_eq!(Tensor::zeros([2, 3]).positions(0, DType::I64).dims(), [2, 1]);
+    /// ```
+    ///
     /// # Panics
     /// When there is no such axis.
     #[track_caller]
@@ -393,7 +487,7 @@ fn beyond(k: i64, rows: usize, columns: usize) -> i64 {
 }
 
 /// The dtype that a progression is computed in: f32 for bf16 and f16, else `dtype`.
-fn wide(dtype: DType) -> DType {
+pub(crate) fn wide(dtype: DType) -> DType {
     match dtype {
         DType::BF16 | DType::F16 => DType::F32,
         other => other,

@@ -2,9 +2,18 @@
 
 use crate::{Axes, DType, Options, Tensor};
 
+/// # Frequencies
+///
+/// Sample frequencies of discrete Fourier transforms; the transforms need the feature `fft`.
 impl Tensor {
     /// The frequencies of a discrete Fourier transform of `n` samples at distance `spacing`, in the order of its
     /// results, as `numpy.fft.fftfreq`: 0 and the positive ones, then the negative ones. As f32.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::fftfreq(4, 1.0).to_vec::<f32>()?, [0.0, 0.25, -0.5, -0.25]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// When the spacing is 0.
@@ -29,6 +38,12 @@ impl Tensor {
     }
 
     /// This tensor with frequency 0 moved to the middle of the axes, as `numpy.fft.fftshift`.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::fftfreq(4, 0.25).fftshift(..).to_vec::<f32>()?, [-2.0, -1.0, 0.0, 1.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// When an axis does not exist.

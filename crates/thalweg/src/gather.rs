@@ -20,6 +20,9 @@ pub(crate) fn recorded_by(name: &'static str, counted: Counted) {
     thalweg_stream::site(Site { name, at: Location::caller(), counted });
 }
 
+/// # Indexing by tensors
+///
+/// An index out of range is an error where a value is read. Negative indices of signed dtypes count from the end.
 impl Tensor {
     /// An index of this tensor as i64; negative ones stay negative.
     #[track_caller]
@@ -145,6 +148,10 @@ impl Tensor {
     /// The elements at the given indices along an axis: `out[i][j] = x[index[i][j]][j]` for axis 0 of two, as
     /// `torch.gather` and `numpy.take_along_axis`. The other dimensions broadcast.
     ///
+    /// One index for each element of the result. Whole slices are taken by [`index_select`](Tensor::index_select),
+    /// elements of the flattened tensor by [`take`](Tensor::take), elements at tuples of indices by
+    /// [`index`](Tensor::index). The inverse is [`scatter`](Tensor::scatter).
+    ///
     /// ```
     /// # use thalweg::Tensor;
     /// let x = Tensor::new([[1.0f32, 2.0, 3.0], [4.0, 5.0, 6.0]]);
@@ -162,6 +169,13 @@ impl Tensor {
     }
 
     /// Alias of [`gather`](Tensor::gather), as `numpy.take_along_axis`.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let x = Tensor::new([[3i32, 1], [2, 9]]);
+    /// assert_eq!(x.take_along_axis(1, &x.argsort(1, false)).to_vec::<i32>()?, [1, 3, 2, 9]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// As [`gather`](Tensor::gather).
@@ -198,6 +212,9 @@ impl Tensor {
 
     /// The slices at the given indices of an axis, as `numpy.take` with an axis and `torch.index_select`: the
     /// dimensions of the index replace that dimension.
+    ///
+    /// See also [`gather`](Tensor::gather) (an index for each element), [`take`](Tensor::take) (of the flattened
+    /// tensor), [`select`](Tensor::select) (one index), [`embedding`](Tensor::embedding).
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -242,6 +259,15 @@ impl Tensor {
 
     /// The elements at the given indices of the flattened tensor, in the shape of the index, as `numpy.take`.
     ///
+    /// See also [`index_select`](Tensor::index_select) (`numpy.take` with an axis) and [`gather`](Tensor::gather).
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let x = Tensor::new([[1i32, 2], [3, 4]]);
+    /// assert_eq!(x.take(&Tensor::new([3i64, 0])).to_vec::<i32>()?, [4, 1]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
     /// # Panics
     /// When the index is not of an integer dtype.
     #[track_caller]
@@ -251,6 +277,14 @@ impl Tensor {
 
     /// The rows of this table (vocabulary × width) at the given indices, as `torch.nn.functional.embedding`: the shape
     /// of the index, with the width as a last dimension. Negative indices are out of range.
+    ///
+    /// See also [`index_select`](Tensor::index_select), which takes any axis and negative indices.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let table = Tensor::new([[0.0f32, 0.0], [1.0, 2.0]]);
+    /// assert_eq!(table.embedding(&Tensor::new([[1i64, 0, 1]])).dims(), [1, 3, 2]);
+    /// ```
     ///
     /// # Panics
     /// When this is not of rank 2, or the index is not of an integer dtype.
@@ -267,6 +301,9 @@ impl Tensor {
 
     /// The elements at pairs (or tuples) of indices, one index tensor for each leading dimension, as `x[i, j]` in
     /// NumPy. The index tensors broadcast; the remaining dimensions are the last ones of the result.
+    ///
+    /// See also [`gather`](Tensor::gather) and [`index_select`](Tensor::index_select). Writing by such indices is
+    /// [`index_put`](Tensor::index_put).
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -323,6 +360,12 @@ impl Tensor {
     /// 1 at the index of the class, else 0, in a new last dimension of size `classes`, as i64, as
     /// `torch.nn.functional.one_hot`. An index out of range gives zeros.
     ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([2i64, 0]).one_hot(3).to_vec::<i64>()?, [0, 0, 1, 1, 0, 0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
     /// # Panics
     /// When this is not of an integer dtype, or the rank is 8 already.
     #[track_caller]
@@ -336,6 +379,8 @@ impl Tensor {
     }
 }
 
+/// # Indexing by masks
+///
 /// Selections whose size depends on the data: these methods wait for the count.
 impl Tensor {
     /// Whether each element is not 0.
@@ -345,6 +390,12 @@ impl Tensor {
 
     /// The indices of elements that are not 0, in the flattened tensor, ascending, as a vector of i64, as
     /// `numpy.flatnonzero`. Waits for their number.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([[0i32, 5], [6, 0]]).flat_nonzero()?.to_vec::<i64>()?, [1, 2]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Errors
     /// When it cannot be computed.
@@ -369,6 +420,13 @@ impl Tensor {
     /// The indices of elements that are not 0, as one i64 vector per dimension, as `numpy.nonzero`. Waits for their
     /// number.
     ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let at = Tensor::new([[0i32, 5], [6, 0]]).nonzero()?;
+    /// assert_eq!((at[0].to_vec::<i64>()?, at[1].to_vec::<i64>()?), (vec![0, 1], vec![1, 0]));
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// When it cannot be computed.
     pub fn nonzero(&self) -> Result<Vec<Tensor>, Error> {
@@ -386,6 +444,12 @@ impl Tensor {
     /// The indices of elements that are not 0, as rows of an i64 matrix of shape number × rank, as `numpy.argwhere`.
     /// Waits for their number.
     ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([[0i32, 5], [6, 0]]).argwhere()?.to_vec::<i64>()?, [0, 1, 1, 0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// When it cannot be computed.
     pub fn argwhere(&self) -> Result<Tensor, Error> {
@@ -399,6 +463,9 @@ impl Tensor {
 
     /// The elements where a mask is true, as a vector, in row-major order, as `torch.masked_select`; tensor and mask
     /// broadcast. Waits for their number.
+    ///
+    /// To keep the shape, use [`masked_fill`](Tensor::masked_fill) or [`where_`](Tensor::where_): they wait for
+    /// nothing.
     ///
     /// ```
     /// # use thalweg::Tensor;

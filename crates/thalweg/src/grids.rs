@@ -13,9 +13,18 @@ pub enum Indexing {
     Cartesian,
 }
 
+/// # Creation of grids
+///
+/// Spacings on a logarithmic scale, coordinates, elements from a function of their index.
 impl Tensor {
     /// `count` numbers from `base^start` to `base^end`, both included, evenly spaced on a logarithmic scale, as
     /// `numpy.logspace`. As f32.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::logspace(0.0, 3.0, 4, 2.0).to_vec::<f32>()?, [1.0, 2.0, 4.0, 8.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// When the base is not above 0.
@@ -37,6 +46,12 @@ impl Tensor {
     }
 
     /// `count` numbers in geometric progression from `start` to `end`, both included, as `numpy.geomspace`. As f32.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert!(Tensor::geomspace(1.0, 100.0, 3).allclose(Tensor::new([1.0f32, 10.0, 100.0]), 1e-5, 0.0)?);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// When one of them is 0, or their signs differ.

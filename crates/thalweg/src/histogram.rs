@@ -86,6 +86,7 @@ impl Histogram {
     }
 }
 
+/// # Histograms
 impl Tensor {
     /// The number of elements in each bin (i64), and the edges of the bins, as `numpy.histogram`. A number of bins
     /// gives bins of equal width from the smallest element to the largest. NaN is not counted.
@@ -212,6 +213,13 @@ impl Tensor {
     /// dtype of the weights. The result has at least `least` elements, and more if the largest value requires it. Waits
     /// for the largest value.
     ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let weights = Tensor::new([0.5f32, 1.0, 2.0]);
+    /// assert_eq!(Tensor::new([0i64, 1, 1]).bincount_weighted(&weights, 0)?.to_vec::<f32>()?, [0.5, 3.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// When a value is negative or too large for the result to be addressed, or the largest cannot be computed.
     ///
@@ -255,6 +263,13 @@ impl Tensor {
     /// The index of the bin between ascending edges that each element is in, as i64, as `numpy.digitize`: 0 before the
     /// first edge, the number of edges from the last one on. An element equal to an edge is to its right, with `right`
     /// to its left. (`torch.bucketize` has the opposite meaning of `right`.) NaN is after all edges.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let edges = Tensor::new([0.0f32, 1.0, 2.0]);
+    /// assert_eq!(Tensor::new([0.5f32, 1.5]).digitize(&edges, false).to_vec::<i64>()?, [1, 2]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// When the edges are not a vector of this dtype, or on bool.

@@ -22,6 +22,7 @@ pub enum Interpolation {
     },
 }
 
+/// # Resizing
 impl Tensor {
     /// This tensor resized along its last axes, as many as there are sizes, as `torch.nn.functional.interpolate`. The
     /// axes before them (samples, channels) stay. Axes are resized one after the other, the last one first.

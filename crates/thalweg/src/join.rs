@@ -25,8 +25,11 @@ pub(crate) fn join_all(list: &[&Tensor], axis: usize) -> Tensor {
     }
 }
 
+/// # Joining, splitting, repeating
 impl Tensor {
     /// The tensors concatenated along an axis; all other sizes agree.
+    ///
+    /// Along a new axis there is [`stack`](Tensor::stack). The inverse is [`split_sizes`](Tensor::split_sizes).
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -57,6 +60,15 @@ impl Tensor {
 
     /// Tensors of one shape stacked along a new dimension before dimension `axis`.
     ///
+    /// Along an axis that exists there is [`cat`](Tensor::cat). The inverse is [`unbind`](Tensor::unbind).
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let (a, b) = (Tensor::new([1i32, 2]), Tensor::new([3i32, 4]));
+    /// assert_eq!(Tensor::stack(&[&a, &b], 1).to_vec::<i32>()?, [1, 3, 2, 4]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
     /// # Panics
     /// When there are none, or shapes or dtypes differ.
     #[track_caller]
@@ -76,6 +88,15 @@ impl Tensor {
 
     /// Chunks of `size` along an axis, as `torch.split`; the last one may be smaller.
     ///
+    /// See also [`chunk`](Tensor::chunk) (by the number of parts), [`split_sizes`](Tensor::split_sizes),
+    /// [`unbind`](Tensor::unbind).
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let sizes: Vec<usize> = Tensor::zeros([7]).split(3, 0).iter().map(|x| x.numel()).collect();
+    /// assert_eq!(sizes, [3, 3, 1]);
+    /// ```
+    ///
     /// # Panics
     /// When `size` is 0 or there is no such axis.
     #[track_caller]
@@ -88,6 +109,13 @@ impl Tensor {
     }
 
     /// Chunks of the given sizes along an axis, as `torch.split` with a list.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let parts = Tensor::arange(5).split_sizes(&[2, 3], 0);
+    /// assert_eq!(parts[1].to_vec::<f32>()?, [2.0, 3.0, 4.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// When the sizes do not add up to the size of the axis.
@@ -108,6 +136,12 @@ impl Tensor {
 
     /// At most `count` chunks of equal size along an axis, as `torch.chunk`; the last one may be smaller.
     ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let sizes: Vec<usize> = Tensor::zeros([7]).chunk(2, 0).iter().map(|x| x.numel()).collect();
+    /// assert_eq!(sizes, [4, 3]);
+    /// ```
+    ///
     /// # Panics
     /// When `count` is 0 or there is no such axis.
     #[track_caller]
@@ -119,6 +153,13 @@ impl Tensor {
 
     /// The slice at each index of an axis, without that dimension, as `torch.unbind`.
     ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let rows = Tensor::new([[1i32, 2], [3, 4]]).unbind(0);
+    /// assert_eq!(rows[1].to_vec::<i32>()?, [3, 4]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
     /// # Panics
     /// When there is no such axis.
     #[track_caller]
@@ -129,6 +170,12 @@ impl Tensor {
 
     /// Every element `count` times in a row along an axis, as `numpy.repeat`; [`tile`](Tensor::tile) repeats the whole
     /// tensor.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([1i32, 2]).repeat(2, 0).to_vec::<i32>()?, [1, 1, 2, 2]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// When there is no such axis.
@@ -179,6 +226,12 @@ impl Tensor {
     /// The whole tensor repeated `counts[i]` times along dimension `i`, as `numpy.tile`: missing counts or dimensions
     /// are 1, added in front.
     ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([1i32, 2]).tile([2]).to_vec::<i32>()?, [1, 2, 1, 2]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
     /// # Panics
     /// With more than eight counts.
     #[track_caller]
@@ -206,6 +259,12 @@ impl Tensor {
     }
 
     /// Shifted cyclically by `shift` along an axis, as `numpy.roll`: elements that leave at one end enter at the other.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([1i32, 2, 3]).roll(1, 0).to_vec::<i32>()?, [3, 1, 2]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// When there is no such axis.

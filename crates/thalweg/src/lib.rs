@@ -16,10 +16,10 @@
 //! }
 //! ```
 //!
-//! [`Tensor`] is the one type: shape, dtype and device are known at run time. Methods record operations on the calling
-//! thread's stream and return at once. Reading a value cuts the stream and runs what was recorded with few kernels:
-//! chains, diamonds and views fuse, and intermediates that nobody holds are never written to memory. Ordinary Rust
-//! control flow stays ordinary.
+//! [`Tensor`] is the one type: shape, dtype and device are known at run time. Its page lists the methods by topic.
+//! Methods record operations on the calling thread's stream and return at once. Reading a value cuts the stream and
+//! runs what was recorded with few kernels: chains, diamonds and views fuse, and intermediates that nobody holds are
+//! never written to memory. Ordinary Rust control flow stays ordinary.
 //!
 //! The [guide] has thirteen short chapters, and tables for users of [NumPy](guide::from_numpy),
 //! [PyTorch](guide::from_pytorch) and [ndarray](guide::from_ndarray).
@@ -42,86 +42,124 @@
 //! - `fft`: Fourier transforms (`rfft`, `fft2`, `irfft` …), of and to [`Complex`] numbers.
 //! - `safetensors`, `npz`, `csv`: files of weights, NumPy's archives, tables as text.
 
+// rustdoc lists the methods of `Tensor` in the order of these modules, so they are ordered by topic. Blank lines keep
+// rustfmt from sorting them.
+
+mod tensor;
+
+// Creation.
+mod create;
+mod frequencies;
+mod grids;
+mod signal;
+
+// Shape and views.
+mod views;
+
+mod bitcast;
+mod join;
+mod pad;
+
+// Indexing.
+mod slice;
+
+mod assign;
+mod gather;
+mod scatter;
+
+// Arithmetic and comparisons.
+mod elementwise;
+
 mod activation;
 mod arithmetic;
-mod assign;
-mod attention;
-mod axes;
-mod bitcast;
 mod calculus;
+mod powers;
+mod special;
+
+// Reductions.
+mod reduce;
+
+mod histogram;
+mod nan;
+mod quantile;
+mod statistics;
+
+// Scans, sorting, searching.
+mod scan;
+mod sets;
+mod sort;
+
+// Linear algebra.
+mod matmul;
+
+mod einsum;
+#[cfg(feature = "fft")]
+mod fft;
+#[cfg(feature = "linalg")]
+mod linalg;
+mod matrices;
+
+// Normalization, attention, losses.
+mod normalize;
+
+mod attention;
+mod loss;
+
+// Convolution and pooling.
+mod conv;
+mod interpolate;
+mod pool;
+
+// Random numbers, gradients, transfer.
+mod random;
+
+mod grad;
+
+mod transfer;
+
+// Reading and display.
+mod read;
+
+mod display;
+mod io;
+#[cfg(feature = "ndarray")]
+mod ndarray;
+mod reading;
+mod rows;
+
+// Everything else.
+mod axes;
 mod combine;
 mod complex;
-mod conv;
-mod create;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 mod cuda_op;
 mod device;
-mod display;
-mod einsum;
 mod element;
-mod elementwise;
-#[cfg(feature = "fft")]
-mod fft;
-mod frequencies;
-mod gather;
-mod grad;
-mod grids;
 pub mod guide;
-mod histogram;
 mod host;
 #[cfg(any(feature = "linalg", feature = "fft"))]
 mod host_threads;
-mod interpolate;
-mod io;
-mod join;
 pub mod kernel;
-#[cfg(feature = "linalg")]
-mod linalg;
-mod loss;
-mod matmul;
-mod matrices;
 mod mode;
-mod nan;
-#[cfg(feature = "ndarray")]
-mod ndarray;
 mod node;
-mod normalize;
 mod observe;
 mod opaque;
 mod operand;
-mod pad;
-mod pool;
-mod powers;
 pub mod prelude;
-mod quantile;
-mod random;
 #[doc(hidden)]
 pub mod raw;
-mod read;
-mod reading;
 mod record;
 mod recorded;
-mod reduce;
-mod rows;
-mod scan;
-mod scatter;
-mod sets;
-mod slice;
-mod sort;
-mod special;
-mod statistics;
 mod sweep;
 mod tape;
-mod tensor;
 #[doc(hidden)]
 pub mod tunable;
-mod views;
 mod windows;
 
 pub use assign::{SliceMut, SlicePart};
 pub use attention::Attention;
-pub use axes::{Axes, Axis, Sizes};
+pub use axes::{Axes, Axis, Index, Sizes};
 pub use complex::Complex;
 pub use conv::{Conv, ConvTranspose};
 pub use create::{Options, Progression};
@@ -164,7 +202,7 @@ pub use rows::Rows;
 pub use scatter::ScatterOp;
 pub use slice::{By, SliceArg, SliceArgs};
 pub use sweep::{Each, Padding};
-pub use tensor::Tensor;
+pub use tensor::{Tensor, TensorId};
 pub use thalweg_cpu::math::accuracy::Accuracy;
 pub use thalweg_cpu::{Bandwidth, Choice as CpuEngine, CpuOptions};
 pub use thalweg_fusion::{

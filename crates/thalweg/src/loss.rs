@@ -61,6 +61,9 @@ impl ClassLoss {
     }
 }
 
+/// # Losses
+///
+/// Against a target; [`Reduction`](crate::Reduction) says whether samples are averaged, summed or kept.
 impl Tensor {
     #[track_caller]
     fn reduced_loss(self, reduction: Reduction, dtype: DType) -> Tensor {
@@ -85,6 +88,13 @@ impl Tensor {
 
     /// The squared error: `(x - target)²`.
     ///
+    /// ```
+    /// # use thalweg::{Reduction, Tensor};
+    /// let (x, y) = (Tensor::new([1.0f32, 2.0]), Tensor::new([3.0f32, 2.0]));
+    /// assert_eq!(x.mse_loss(&y, Reduction::Mean).item::<f32>()?, 2.0);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
     /// # Panics
     /// When shapes do not broadcast, dtypes differ or are not floats.
     #[track_caller]
@@ -94,6 +104,13 @@ impl Tensor {
     }
 
     /// The absolute error: `|x - target|`.
+    ///
+    /// ```
+    /// # use thalweg::{Reduction, Tensor};
+    /// let (x, y) = (Tensor::new([1.0f32, 2.0]), Tensor::new([3.0f32, 2.0]));
+    /// assert_eq!(x.l1_loss(&y, Reduction::Sum).item::<f32>()?, 2.0);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// When shapes do not broadcast, dtypes differ or are not floats.
@@ -106,6 +123,13 @@ impl Tensor {
     /// The Huber loss: `d²/2` where `d = |x - target|` is at most `delta`, beyond that its tangent line
     /// `delta·(d - delta/2)` (Huber 1964).
     ///
+    /// ```
+    /// # use thalweg::{Reduction, Tensor};
+    /// let (x, y) = (Tensor::new([0.0f32, 3.0]), Tensor::new([1.0f32, 0.0]));
+    /// assert_eq!(x.huber_loss(&y, 1.0, Reduction::None).to_vec::<f32>()?, [0.5, 2.5]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
     /// # Panics
     /// When shapes do not broadcast, dtypes differ or are not floats.
     #[track_caller]
@@ -117,6 +141,13 @@ impl Tensor {
 
     /// The binary cross entropy of these logits with target probabilities, without overflow:
     /// `max(x, 0) - x·target + ln(1 + e^(-|x|))`.
+    ///
+    /// ```
+    /// # use thalweg::{Reduction, Tensor};
+    /// let (logits, targets) = (Tensor::new([0.0f32]), Tensor::new([1.0f32]));
+    /// assert!(logits.bce_with_logits(&targets, Reduction::Mean).allclose(0.6931472, 1e-6, 0.0)?);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// When shapes do not broadcast, dtypes differ or are not floats.
@@ -151,6 +182,13 @@ impl Tensor {
     /// `target·(ln target - x)`, 0 where the target is 0 (Kullback and Leibler 1951). The mean is over all elements, as
     /// that of `torch.kl_div`; for the mean over samples, divide the sum by their number.
     ///
+    /// ```
+    /// # use thalweg::{Reduction, Tensor};
+    /// let p = Tensor::new([0.5f32, 0.5]);
+    /// assert_eq!(p.log().kl_div(&p, Reduction::Sum).item::<f32>()?, 0.0);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
     /// # Panics
     /// When shapes do not broadcast, dtypes differ or are not floats.
     #[track_caller]
@@ -178,6 +216,9 @@ impl Tensor {
     /// `ln Σe^xⱼ - x[class]`. Classes are dimension 1 (of a vector, dimension 0); the target has the other dimensions.
     /// A class out of range is an error where the value is read.
     ///
+    /// Of log-probabilities it is [`nll_loss`](Tensor::nll_loss), with class weights or smoothing
+    /// [`cross_entropy_with`](Tensor::cross_entropy_with), for yes and no [`bce_with_logits`](Tensor::bce_with_logits).
+    ///
     /// ```
     /// # use thalweg::{Reduction, Tensor};
     /// let logits = Tensor::new([[0.0f32, 0.0], [100.0, 0.0]]);
@@ -196,6 +237,14 @@ impl Tensor {
     /// [`cross_entropy`](Tensor::cross_entropy) with class weights, an ignored class, or smoothed targets. The target
     /// may also hold probabilities instead of classes. It then has the logits' shape and a float dtype, and the loss of
     /// a sample is `-Σ pⱼ·ln softmax(x)ⱼ`.
+    ///
+    /// ```
+    /// # use thalweg::{ClassLoss, Tensor};
+    /// let logits = Tensor::new([[0.0f32, 0.0], [9.0, 0.0]]);
+    /// let loss = logits.cross_entropy_with(&Tensor::new([1i64, -100]), &ClassLoss::default().ignore(-100));
+    /// assert!(loss.allclose(0.6931472, 1e-6, 0.0)?);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// As [`cross_entropy`](Tensor::cross_entropy), and when the weights have not one element per class.
@@ -244,6 +293,13 @@ impl Tensor {
 
     /// The negative log-likelihood: minus the element of the class in a tensor of log-probabilities, as
     /// [`log_softmax`](Tensor::log_softmax) returns them. Shapes as in [`cross_entropy`](Tensor::cross_entropy).
+    ///
+    /// ```
+    /// # use thalweg::{Reduction, Tensor};
+    /// let log_p = Tensor::new([[0.0f32, 0.0]]).log_softmax(1);
+    /// assert!(log_p.nll_loss(&Tensor::new([1i64]), Reduction::Mean).allclose(0.6931472, 1e-6, 0.0)?);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// As [`cross_entropy`](Tensor::cross_entropy).
@@ -327,9 +383,19 @@ impl Tensor {
             other => loss.reduced_loss(other, dtype),
         }
     }
+}
 
+/// # Distances and similarity
+impl Tensor {
     /// The cosine of the angle between vectors along an axis: `a·b/(|a|·|b|)`, with each norm at least `eps`, as
     /// `torch.cosine_similarity`. Shapes broadcast.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let (a, b) = (Tensor::new([1.0f32, 0.0]), Tensor::new([3.0f32, 4.0]));
+    /// assert!(a.cosine_similarity(&b, -1, 1e-8).allclose(0.6, 1e-6, 0.0)?);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// When shapes do not broadcast, dtypes differ or are not floats, or there is no such axis.
@@ -345,6 +411,12 @@ impl Tensor {
 
     /// The p-norm distance of every row of one matrix from every row of another, as `torch.cdist`; leading dimensions
     /// broadcast.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([[0.0f32, 0.0]]).cdist(&Tensor::new([[3.0f32, 4.0]]), 2.0).item::<f32>()?, 5.0);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// When a rank is below 2, rows differ in length, leading dimensions do not broadcast, or dtypes differ or are not

@@ -5,10 +5,17 @@ use crate::record::{check_alike, push, wrong_dtype};
 use crate::{Axes, DType, Shape, Tensor};
 use thalweg_ir::Op;
 
-/// Products of vectors, and matrix powers.
+/// # Linear algebra: vectors and powers
 impl Tensor {
     /// The dot products of vectors along an axis, with the other dimensions broadcast, as `numpy.vecdot`; integers are
     /// summed in their own dtype and wrap.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let (a, b) = (Tensor::new([[1.0f32, 2.0], [3.0, 4.0]]), Tensor::new([1.0f32, -1.0]));
+    /// assert_eq!(a.vecdot(&b, -1).to_vec::<f32>()?, [-1.0, -1.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// When dtypes differ or are bool, shapes do not broadcast, there is no such axis in the broadcast shape, or the
@@ -27,6 +34,12 @@ impl Tensor {
     }
 
     /// The matrix power, by repeated squaring, as `numpy.linalg.matrix_power`; the identity for 0.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([[1i32, 1], [0, 1]]).matrix_power(5).to_vec::<i32>()?, [1, 5, 0, 1]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// On bool, when the rank is below 2 or the last two sizes differ.
@@ -53,10 +66,16 @@ impl Tensor {
     }
 }
 
+/// # Linear algebra: products
+///
+/// Sums of bf16 and f16 are accumulated in f32.
 impl Tensor {
     /// The matrix product over the last two dimensions, with leading ones broadcast, as NumPy's `@` and `torch.matmul`.
     /// A tensor of rank 1 is a row on the left and a column on the right, and that dimension is dropped from the
     /// result.
+    ///
+    /// See also [`linear`](Tensor::linear) (`x·Wᵀ + b`), [`dot`](Tensor::dot) (vectors), [`vecdot`](Tensor::vecdot)
+    /// (along an axis), [`einsum`](Tensor::einsum), [`tensordot`](Tensor::tensordot).
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -104,6 +123,14 @@ impl Tensor {
 
     /// The sum of products of two vectors of equal length: `Σ aᵢ·bᵢ`.
     ///
+    /// See also [`vecdot`](Tensor::vecdot) along an axis and [`outer`](Tensor::outer).
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([1.0f32, 2.0]).dot(&Tensor::new([3.0f32, 4.0])).item::<f32>()?, 11.0);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
     /// # Panics
     /// When they are not vectors of equal length, or dtypes differ or are bool.
     #[track_caller]
@@ -115,6 +142,12 @@ impl Tensor {
     }
 
     /// The outer product of two vectors: `cᵢⱼ = aᵢ·bⱼ`.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([1i32, 2]).outer(&Tensor::new([3i32, 4])).to_vec::<i32>()?, [3, 4, 6, 8]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// When they are not both of rank 1, or dtypes differ or are bool.
@@ -150,6 +183,7 @@ impl<A: Into<Axes>, B: Into<Axes>> From<(A, B)> for Contracted {
     }
 }
 
+/// # Linear algebra: contractions
 impl Tensor {
     /// The products of all elements of two tensors, summed over pairs of axes, as NumPy's and PyTorch's `tensordot`.
     /// The result has the other axes of the left tensor, then those of the right.

@@ -3,9 +3,16 @@
 use crate::record::{check_alike, wrong_dtype};
 use crate::{Axis, DType, MAX_RANK, Shape, Tensor};
 
+/// # Linear algebra: diagonals, Kronecker and cross products
 impl Tensor {
     /// For a vector, the matrix with it on diagonal `offset` and zeros elsewhere; for a matrix, that diagonal. As
     /// `numpy.diag` and `torch.diag`.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([1i32, 2]).diag(0).to_vec::<i32>()?, [1, 0, 0, 2]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// When the rank is neither 1 nor 2.
@@ -19,6 +26,11 @@ impl Tensor {
     }
 
     /// Matrices with the rows of this tensor on diagonal `offset` and zeros elsewhere, as `torch.diag_embed`.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::ones([2, 3]).diag_embed(0).dims(), [2, 3, 3]);
+    /// ```
     ///
     /// # Panics
     /// On rank 0, or when the rank is 8 already.
@@ -53,6 +65,12 @@ impl Tensor {
     /// The sum of the main diagonal of the matrices in the last two dimensions, as `numpy.linalg.trace` and
     /// `torch.trace`. Integers and bool give i64.
     ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([[1.0f32, 2.0], [3.0, 4.0]]).trace().item::<f32>()?, 5.0);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
     /// # Panics
     /// When the rank is below 2.
     #[track_caller]
@@ -63,6 +81,12 @@ impl Tensor {
 
     /// The Kronecker product, as `numpy.kron` and `torch.kron`: each element of `self` times all of `other`. Missing
     /// dimensions are 1, added in front.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([[1i32, 2]]).kron(&Tensor::new([[1i32, 1]])).to_vec::<i32>()?, [1, 1, 2, 2]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// When dtypes differ or are bool.
@@ -87,6 +111,13 @@ impl Tensor {
     /// The cross product along an axis of three elements, as `numpy.linalg.cross` and `torch.linalg.cross`; the other
     /// dimensions broadcast.
     ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let (x, y) = (Tensor::new([1.0f32, 0.0, 0.0]), Tensor::new([0.0f32, 1.0, 0.0]));
+    /// assert_eq!(x.cross(&y, 0).to_vec::<f32>()?, [0.0, 0.0, 1.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
     /// # Panics
     /// When there is no such axis in both, it does not have three elements, dtypes differ or are bool, or shapes do not
     /// broadcast.
@@ -106,6 +137,12 @@ impl Tensor {
 
     /// The Vandermonde matrix of a vector, as `numpy.vander`: `columns` powers of each element, from the highest down
     /// to 0, or `increasing` from 0 on. Takes floats and integers.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([2.0f32, 3.0]).vander(3, true).to_vec::<f32>()?, [1.0, 2.0, 4.0, 1.0, 3.0, 9.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// When this is not a vector, or is bool.

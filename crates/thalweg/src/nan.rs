@@ -6,7 +6,9 @@ use crate::{Axes, Tensor};
 
 macro_rules! reductions {
     ($($(#[$doc:meta])* $name:ident $keepdim:ident |$x:ident, $axes:ident| $body:expr, $panics:literal;)*) => {
-        /// Reductions that ignore NaN.
+        /// # Reductions that ignore NaN
+        ///
+        /// On integers and bool they equal the plain reductions.
         impl Tensor {$(
             $(#[$doc])*
             ///
@@ -37,10 +39,22 @@ macro_rules! reductions {
 
 reductions! {
     /// The sum over the axes without NaN, as `numpy.nansum`; 0 if all are NaN.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([1.0f32, f32::NAN]).nansum(..).item::<f32>()?, 1.0);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     nansum nansum_keepdim |x, axes| x.known(0).sum_keepdim(axes), "When an axis does not exist.";
     /// The product over the axes without NaN, as `numpy.nanprod`; 1 if all are NaN.
     nanprod nanprod_keepdim |x, axes| x.known(1).prod_keepdim(axes), "When an axis does not exist.";
     /// The mean over the axes without NaN, as `numpy.nanmean`; NaN if all are NaN.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([1.0f32, f32::NAN, 3.0]).nanmean(..).item::<f32>()?, 2.0);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     nanmean nanmean_keepdim |x, axes| x.nanmean_of("nanmean", axes),
         "On a dtype that is not a float, or when an axis does not exist.";
     /// The variance over the axes without NaN: the mean of `(x - mean)²`, as `numpy.nanvar`; NaN if all are NaN.
@@ -48,16 +62,35 @@ reductions! {
     nanvar nanvar_keepdim |x, axes| x.nanvar_of("nanvar", axes, 0.0).cast(x.dtype()),
         "On a dtype that is not a float, or when an axis does not exist.";
     /// The standard deviation over the axes without NaN: the square root of [`nanvar`](Tensor::nanvar).
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([1.0f32, f32::NAN, 5.0]).nanstd(..).item::<f32>()?, 2.0);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     nanstd nanstd_keepdim |x, axes| crate::reduce::flat_at_zero(&x.nanvar_of("nanstd", axes, 0.0), Tensor::sqrt).cast(x.dtype()),
         "On a dtype that is not a float, or when an axis does not exist.";
     /// The maximum over the axes without NaN, as `numpy.nanmax`; NaN if all are NaN.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([1.0f32, f32::NAN, 3.0]).nanmax(..).item::<f32>()?, 3.0);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     nanmax nanmax_keepdim |x, axes| x.extreme(axes, true),
         "On bool, when an axis does not exist, or when there is nothing along one.";
     /// The minimum over the axes without NaN, as `numpy.nanmin`; NaN if all are NaN.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([1.0f32, f32::NAN, 3.0]).nanmin(..).item::<f32>()?, 1.0);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     nanmin nanmin_keepdim |x, axes| x.extreme(axes, false),
         "On bool, when an axis does not exist, or when there is nothing along one.";
 }
 
+/// # Reductions that ignore NaN: variances and indices
 impl Tensor {
     /// The variance over the axes without NaN: the sum of squared deviations divided by the number of elements that are
     /// not NaN less `correction`, as `numpy.nanvar(ddof=correction)`.
@@ -73,6 +106,12 @@ impl Tensor {
 
     /// Index of the first maximum along one axis, or in the flattened tensor for `..`, without NaN, as
     /// `numpy.nanargmax`; the first index if all are NaN (where NumPy raises an error).
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([1.0f32, f32::NAN, 3.0]).nanargmax(..).item::<i64>()?, 2);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// As [`argmax`](Tensor::argmax).

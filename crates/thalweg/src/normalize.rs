@@ -17,6 +17,10 @@ fn affine(x: Tensor, weight: Option<Tensor>, bias: Option<Tensor>) -> Tensor {
     }
 }
 
+/// # Softmax and normalization
+///
+/// Plain compositions that fuse with what surrounds them. All take floats; bf16 and f16 are computed in f32 and rounded
+/// once, at the end.
 impl Tensor {
     /// `(x - mean)/√(var + eps)` over the axes; `self` is already widened.
     #[track_caller]
@@ -49,6 +53,15 @@ impl Tensor {
 
     /// `e^xᵢ / Σe^xⱼ` along an axis, without overflow, as `torch.softmax`.
     ///
+    /// See also [`log_softmax`](Tensor::log_softmax); [`cross_entropy`](Tensor::cross_entropy) takes logits, so it
+    /// needs neither.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([[0.0f32, 0.0], [1000.0, 0.0]]).softmax(-1).to_vec::<f32>()?, [0.5, 0.5, 1.0, 0.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
     /// # Panics
     /// On a dtype that is not a float, or when the axis does not exist.
     #[track_caller]
@@ -67,6 +80,12 @@ impl Tensor {
     /// `xᵢ - ln Σe^xⱼ` along an axis, as `torch.log_softmax`: the logarithm of [`softmax`](Tensor::softmax), accurate
     /// where that is small.
     ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([1000.0f32, 0.0]).log_softmax(0).to_vec::<f32>()?, [0.0, -1000.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
     /// # Panics
     /// On a dtype that is not a float, or when the axis does not exist.
     #[track_caller]
@@ -81,7 +100,37 @@ impl Tensor {
         (&centred - centred.exp().sum_keepdim(axis).log()).cast(self.dtype())
     }
 
+    /// Vectors along the axes divided by their p-norm, or by `eps` if that is larger: `x/max(‖x‖ₚ, eps)`, as
+    /// `torch.nn.functional.normalize` (`p` = 2, `eps` = 1e-12 there). A vector of zeros stays zeros.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let x = Tensor::new([[3.0f32, 4.0], [0.0, 0.0]]);
+    /// assert!(x.normalize(2.0, -1, 1e-12).allclose(Tensor::new([[0.6f32, 0.8], [0.0, 0.0]]), 1e-6, 0.0)?);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// On a dtype that is not a float, or when an axis does not exist.
+    #[track_caller]
+    pub fn normalize(&self, p: f64, axes: impl Into<Axes>, eps: f64) -> Tensor {
+        check_float("normalize", self);
+        let axes = axes.into();
+        let _ = axes.mask("normalize", self.rank());
+        if self.numel() == 0 {
+            return self.clone();
+        }
+        let x = widened(self);
+        (&x / x.norm_p_keepdim(p, axes).maximum(eps)).cast(self.dtype())
+    }
+
     /// Layer normalization: `(x - mean)/√(var + eps)` over the axes, usually -1 (Ba, Kiros and Hinton 2016).
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([[1.0f32, 3.0]]).layer_norm(-1, 0.0).to_vec::<f32>()?, [-1.0, 1.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// On a dtype that is not a float, or when an axis does not exist.
@@ -92,6 +141,13 @@ impl Tensor {
     }
 
     /// [`layer_norm`](Tensor::layer_norm) with a weight and a bias; both broadcast.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let (x, weight) = (Tensor::new([[1.0f32, 3.0]]), Tensor::new([2.0f32, 5.0]));
+    /// assert_eq!(x.layer_norm_with(-1, Some(&weight), None, 0.0).to_vec::<f32>()?, [-2.0, 5.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// On a dtype that is not a float, when an axis does not exist, shapes do not broadcast or dtypes differ.
@@ -121,6 +177,12 @@ impl Tensor {
 
     /// RMS normalization: `x/√(mean(x²) + eps)` over the axes, usually -1 (Zhang and Sennrich 2019).
     ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([[2.0f32, -2.0]]).rms_norm(-1, 0.0).to_vec::<f32>()?, [1.0, -1.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
     /// # Panics
     /// On a dtype that is not a float, or when an axis does not exist.
     #[track_caller]
@@ -143,6 +205,13 @@ impl Tensor {
 
     /// Group normalization: `(x - mean)/√(var + eps)` over each group of channels of each sample, times a weight and
     /// plus a bias per channel (Wu and He 2018). Samples are dimension 0, channels dimension 1.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let x = Tensor::new([[[1.0f32], [3.0], [5.0], [5.0]]]);                   // four channels in two groups
+    /// assert_eq!(x.group_norm(2, None, None, 1e-12).to_vec::<f32>()?, [-1.0, 1.0, 0.0, 0.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// On a dtype that is not a float, a rank below 2, a number of channels that `groups` does not divide, or a weight
@@ -179,6 +248,14 @@ impl Tensor {
     /// Batch normalization with known statistics, as a trained network runs: `(x - mean)/√(var + eps)` with a mean,
     /// variance, weight and bias per channel (Ioffe and Szegedy 2015). Channels are dimension 1.
     ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let (mean, var) = (Tensor::new([1.0f32]), Tensor::new([4.0f32]));
+    /// let y = Tensor::new([[5.0f32], [1.0]]).batch_norm(&mean, &var, None, None, 0.0);
+    /// assert_eq!(y.to_vec::<f32>()?, [2.0, 0.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
     /// # Panics
     /// On a dtype that is not a float, a rank below 2, or when a statistic, the weight or the bias has not one element
     /// per channel.
@@ -203,6 +280,16 @@ impl Tensor {
 
     /// Batch normalization with the statistics of the batch, for training. Returns the result, and the running mean and
     /// variance moved toward those of the batch by `momentum` (the variance by the unbiased one, as in PyTorch).
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let running = (Tensor::zeros([1]), Tensor::ones([1]));
+    /// let x = Tensor::new([[1.0f32], [3.0]]);
+    /// let (y, mean, var) = x.batch_norm_train((&running.0, &running.1), None, None, 0.5, 0.0);
+    /// assert_eq!(y.to_vec::<f32>()?, [-1.0, 1.0]);
+    /// assert_eq!((mean.item::<f32>()?, var.item::<f32>()?), (1.0, 1.5));
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// As [`batch_norm`](Tensor::batch_norm).

@@ -29,6 +29,7 @@ macro_rules! constants {
 }
 constants!(f32, f64, bf16, f16, i8, i16, i32, i64, u8, u16, u32, u64, usize, bool, Scalar);
 
+/// # Padding
 impl Tensor {
     /// This tensor with a border, as `numpy.pad`: `widths[i]` elements before and after along dimension `i`.
     ///

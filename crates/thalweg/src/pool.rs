@@ -296,11 +296,20 @@ fn adaptive_max<const N: usize>(name: &str, x: &Tensor, out: [usize; N]) -> Tens
 }
 
 macro_rules! pools {
-    ($($n:literal $max:ident $avg:ident $adaptive_max:ident $adaptive_avg:ident $axes:literal;)*) => {
-        /// Pooling over tensors of samples × channels × axes, or without samples. Results are the same each time and on
+    ($($n:literal $max:ident $avg:ident $adaptive_max:ident $adaptive_avg:ident $axes:literal $shape:literal $largest:literal $mean:literal;)*) => {
+        /// # Pooling
+        ///
+        /// Windows over tensors of samples × channels × axes, or without samples. Results are the same each time and on
         /// any number of threads. A mean adds each window row by row, bf16 and f16 in f32, rounded once at the end.
         impl Tensor {$(
             #[doc = concat!("The largest element of each window over ", $axes, "; NaN if one is NaN.")]
+            ///
+            /// ```
+            /// # use thalweg::{Pool, Tensor};
+            #[doc = concat!("let x = Tensor::arange(8).reshape([1, 1, ", $shape, "]);")]
+            #[doc = concat!("assert_eq!(x.", stringify!($max), "(Pool::new(2)).to_vec::<f32>()?, ", $largest, ");")]
+            /// # Ok::<(), thalweg::Error>(())
+            /// ```
             ///
             /// # Panics
             /// On bool, on another rank, when no window fits, or padding is as long as a window.
@@ -310,6 +319,13 @@ macro_rules! pools {
             }
 
             #[doc = concat!("The mean of each window over ", $axes, ".")]
+            ///
+            /// ```
+            /// # use thalweg::{Pool, Tensor};
+            #[doc = concat!("let x = Tensor::arange(8).reshape([1, 1, ", $shape, "]);")]
+            #[doc = concat!("assert_eq!(x.", stringify!($avg), "(Pool::new(2)).to_vec::<f32>()?, ", $mean, ");")]
+            /// # Ok::<(), thalweg::Error>(())
+            /// ```
             ///
             /// # Panics
             /// On a dtype that is not a float, on another rank, with dilation, when no window fits, or padding is as
@@ -330,6 +346,13 @@ macro_rules! pools {
 
             #[doc = concat!("The means of as many windows over ", $axes, " as the result is to have elements; see [`", stringify!($adaptive_max), "`](Tensor::", stringify!($adaptive_max), ").")]
             ///
+            /// ```
+            /// # use thalweg::Tensor;
+            #[doc = concat!("let x = Tensor::arange(8).reshape([1, 1, ", $shape, "]);")]
+            #[doc = concat!("assert_eq!(x.", stringify!($adaptive_avg), "(1).to_vec::<f32>()?, [3.5]);")]
+            /// # Ok::<(), thalweg::Error>(())
+            /// ```
+            ///
             /// # Panics
             /// On a dtype that is not a float, on another rank, or when a size is 0.
             #[track_caller]
@@ -341,7 +364,7 @@ macro_rules! pools {
 }
 
 pools! {
-    1 max_pool1d avg_pool1d adaptive_max_pool1d adaptive_avg_pool1d "the last axis";
-    2 max_pool2d avg_pool2d adaptive_max_pool2d adaptive_avg_pool2d "the last two axes";
-    3 max_pool3d avg_pool3d adaptive_max_pool3d adaptive_avg_pool3d "the last three axes";
+    1 max_pool1d avg_pool1d adaptive_max_pool1d adaptive_avg_pool1d "the last axis" "8" "[1.0, 3.0, 5.0, 7.0]" "[0.5, 2.5, 4.5, 6.5]";
+    2 max_pool2d avg_pool2d adaptive_max_pool2d adaptive_avg_pool2d "the last two axes" "2, 4" "[5.0, 7.0]" "[2.5, 4.5]";
+    3 max_pool3d avg_pool3d adaptive_max_pool3d adaptive_avg_pool3d "the last three axes" "2, 2, 2" "[7.0]" "[3.5]";
 }

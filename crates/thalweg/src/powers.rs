@@ -13,11 +13,21 @@ pub(crate) fn constant(x: &Tensor, f: impl FnOnce(&Tensor) -> Tensor) -> Tensor 
     custom_grad(x, |x| f(&x), |Backward { inputs: x, .. }: Backward<Tensor, Tensor>| x.zeros_like())
 }
 
+/// # Powers
 impl Tensor {
     /// `self` to the power `exponent`, a tensor or a number. Takes floats and integers.
     ///
     /// For integers a negative exponent gives 0 (except for 1 and -1) and overflow wraps. A number as exponent is
     /// treated as in [`powf`](Tensor::powf). A number to the power of a tensor is `x.full_like(2.0).pow(&x)`.
+    ///
+    /// See also [`powf`](Tensor::powf) and [`powi`](Tensor::powi) for a number as the exponent, and
+    /// [`exp`](Tensor::exp).
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([2.0f32, 3.0]).pow(Tensor::new([3.0f32, 2.0])).to_vec::<f32>()?, [8.0, 9.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// When shapes do not broadcast, dtypes differ or are not taken, or a number does not fit the dtype.
@@ -32,6 +42,12 @@ impl Tensor {
     /// `self` to the power of a number. The exponents 0, 1, 2, 3, 4, 0.5, -0.5, -1, -2 are lowered to multiplications,
     /// `sqrt`, `rsqrt` and `recip` (so `x.powf(0.5)` is NaN for -∞ and -0 for -0, as `sqrt`).
     ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([4.0f32, 9.0]).powf(0.5).to_vec::<f32>()?, [2.0, 3.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
     /// # Panics
     /// When the dtype is bool, or an integer and the exponent has a fraction.
     #[track_caller]
@@ -40,6 +56,12 @@ impl Tensor {
     }
 
     /// `self` to the power of an integer; see [`powf`](Tensor::powf).
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([2.0f32, -3.0]).powi(3).to_vec::<f32>()?, [8.0, -27.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// When the dtype is bool.

@@ -191,7 +191,9 @@ impl Asked {
 
 macro_rules! quantiles {
     ($($(#[$doc:meta])* $name:ident $keepdim:ident ($($q:ident: $type:ty)?) |$from:ident| $list:expr, $known:literal;)*) => {
-        /// Quantiles over axes. They take floats; bf16 and f16 are interpolated in f32. NaN sorts as the largest; a row
+        /// # Quantiles
+        ///
+        /// They take floats; bf16 and f16 are interpolated in f32. NaN sorts as the largest; a row
         /// with NaN gives NaN. The methods whose name begins with `nan` ignore NaN, and give NaN if all are NaN. The
         /// gradient flows to the two elements that the result lies between.
         impl Tensor {$(
@@ -236,6 +238,12 @@ quantiles! {
     /// ```
     median median_keepdim() |_none| Quantiles::from(0.5), false;
     /// The median over the axes without NaN, as `numpy.nanmedian`.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([1.0f32, f32::NAN, 3.0]).nanmedian(..).item::<f32>()?, 2.0);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     nanmedian nanmedian_keepdim() |_none| Quantiles::from(0.5), true;
     /// Quantiles in [0, 1] over the axes, with linear interpolation, as `numpy.quantile` and `torch.quantile`; several
     /// quantiles are the first dimension of the result. [`quantile_with`](Tensor::quantile_with) takes another method.
@@ -250,13 +258,27 @@ quantiles! {
     /// Quantiles over the axes without NaN, as `numpy.nanquantile` and `torch.nanquantile`.
     nanquantile nanquantile_keepdim(q: impl Into<Quantiles>) |q| q.into(), true;
     /// Quantiles in percent, in [0, 100], as `numpy.percentile`.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::arange(11).percentile(90.0, ..).item::<f32>()?, 9.0);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     percentile percentile_keepdim(q: impl Into<Quantiles>) |q| percent(q.into()), false;
     /// Quantiles in percent over the axes without NaN, as `numpy.nanpercentile`.
     nanpercentile nanpercentile_keepdim(q: impl Into<Quantiles>) |q| percent(q.into()), true;
 }
 
+/// # Quantiles: methods, order statistics
 impl Tensor {
     /// [`quantile`](Tensor::quantile) with another interpolation method.
+    ///
+    /// ```
+    /// # use thalweg::{QuantileMethod, Tensor};
+    /// let x = Tensor::new([1.0f32, 2.0, 3.0, 4.0]);
+    /// assert_eq!(x.quantile_with(0.5, .., QuantileMethod::Lower).item::<f32>()?, 2.0);          // torch.median
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// As [`quantile`](Tensor::quantile).
@@ -276,6 +298,13 @@ impl Tensor {
 
     /// The `k`-th smallest element along an axis, counted from 1, and its index, as `torch.kthvalue`; NaN is the
     /// largest.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let (value, at) = Tensor::new([5i32, 1, 3]).kthvalue(2, 0);
+    /// assert_eq!((value.item::<i32>()?, at.item::<i64>()?), (3, 2));
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// When there is no such axis, or `k` is 0 or above its size.

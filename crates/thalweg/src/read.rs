@@ -4,8 +4,21 @@ use crate::{DType, Element, Error, Tensor};
 use half::{bf16, f16};
 use thalweg_stream::Storage;
 
+/// # Reading
+///
+/// A read computes what is recorded and waits for it.
 impl Tensor {
     /// The elements in row-major order, as `numpy.ndarray.ravel` of a copy. Waits until they are computed.
+    ///
+    /// One element is read by [`item`](Tensor::item), any dtype as f64 by [`to_f64_vec`](Tensor::to_f64_vec);
+    /// [`to_vec_async`](Tensor::to_vec_async) does not wait.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let x = Tensor::new([[1.0f32, 2.0], [3.0, 4.0]]);
+    /// assert_eq!(x.to_vec::<f32>()?, [1.0, 2.0, 3.0, 4.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Errors
     /// When `T` is not the tensor's dtype, or the value cannot be computed (no memory, a failed device).
@@ -19,6 +32,14 @@ impl Tensor {
     }
 
     /// The only element, as `torch.Tensor.item`. Waits until it is computed.
+    ///
+    /// All elements are read by [`to_vec`](Tensor::to_vec).
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([1i64, 2]).sum(..).item::<i64>()?, 3);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Errors
     /// When there is not exactly one, `T` is not the tensor's dtype, or the value cannot be computed.
@@ -74,6 +95,12 @@ impl Tensor {
     }
 
     /// The elements of any dtype as f64, in row-major order; i64 and u64 beyond 2⁵³ are rounded.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([1i32, 2]).to_f64_vec()?, [1.0, 2.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Errors
     /// When the value cannot be computed.

@@ -48,6 +48,7 @@ impl<T> Shared<T> {
     }
 }
 
+/// # Reading without waiting
 impl Tensor {
     /// The elements in row-major order, without waiting: starts pending operations and returns a [`Reading`] that says
     /// when they are done. The program goes on meanwhile.

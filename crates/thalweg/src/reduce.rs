@@ -112,6 +112,10 @@ pub(crate) fn flat_at_zero(x: &Tensor, root: impl FnOnce(&Tensor) -> Tensor) -> 
 
 macro_rules! reductions {
     ($($(#[$doc:meta])* $name:ident $keepdim:ident => $method:ident $op:ident, $panics:literal;)*) => {
+        /// # Reductions
+        ///
+        /// Over one axis, several, or all (`..`). The axes are dropped; `…_keepdim` keeps them as size 1, so that the
+        /// result broadcasts against the tensor.
         impl Tensor {$(
             $(#[$doc])*
             ///
@@ -136,29 +140,99 @@ macro_rules! reductions {
 reductions! {
     /// The sum over the axes (`x.sum(1)`, `x.sum([0, -1])`, `x.sum(..)`); 0 over no elements. Integers and bool give
     /// i64 (u64 gives u64), which wraps.
+    ///
+    /// See also [`sum_keepdim`](Tensor::sum_keepdim), which keeps the axes as size 1, [`sum_to`](Tensor::sum_to) (to a
+    /// shape) and [`cumsum`](Tensor::cumsum) (running).
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let x = Tensor::new([[1.0f32, 2.0], [3.0, 4.0]]);
+    /// assert_eq!(x.sum(0).to_vec::<f32>()?, [4.0, 6.0]);
+    /// assert_eq!(x.sum(..).item::<f32>()?, 10.0);
+    /// assert_eq!(x.sum_keepdim(1).dims(), [2, 1]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     sum sum_keepdim => accumulate Sum, "When an axis does not exist.";
     /// The product over the axes; 1 over no elements. Integers and bool give i64 (u64 gives u64), which wraps.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([2i32, 3, 4]).prod(..).item::<i64>()?, 24);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     prod prod_keepdim => accumulate Prod, "When an axis does not exist.";
     /// The maximum over the axes; NaN if any is NaN.
+    ///
+    /// The index is [`argmax`](Tensor::argmax), value and index [`topk`](Tensor::topk) with `k = 1`, the larger of two
+    /// tensors [`maximum`](Tensor::maximum). [`max`](Tensor::max) is an alias.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let x = Tensor::new([[1.0f32, 5.0], [4.0, 2.0]]);
+    /// assert_eq!(x.amax(1).to_vec::<f32>()?, [5.0, 4.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     #[doc(alias = "max")]
     amax amax_keepdim => reduce_numbers Max, "On bool, when an axis does not exist, or when there is nothing along one.";
     /// The minimum over the axes; NaN if any is NaN.
+    ///
+    /// The index is [`argmin`](Tensor::argmin), the smaller of two tensors [`minimum`](Tensor::minimum).
+    /// [`min`](Tensor::min) is an alias.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([[1.0f32, 5.0], [4.0, 2.0]]).amin(0).to_vec::<f32>()?, [1.0, 2.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     #[doc(alias = "min")]
     amin amin_keepdim => reduce_numbers Min, "On bool, when an axis does not exist, or when there is nothing along one.";
     /// Whether any element over the axes is true; false over no elements.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert!(Tensor::new([1.0f32, f32::NAN]).is_nan().any(..).item::<bool>()?);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     any any_keepdim => reduce_bools Any, "On another dtype than bool, or when an axis does not exist.";
     /// Whether all elements over the axes are true; true over no elements.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert!(Tensor::new([1.0f32, 2.0]).gt(0.0).all(..).item::<bool>()?);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     all all_keepdim => reduce_bools All, "On another dtype than bool, or when an axis does not exist.";
     /// Index of the first maximum along one axis, or in the flattened tensor for `..`, as i64. NaN counts as largest.
+    ///
+    /// See also [`amax`](Tensor::amax) for the value and [`argsort`](Tensor::argsort).
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([[1.0f32, 5.0], [4.0, 2.0]]).argmax(1).to_vec::<i64>()?, [1, 0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     argmax argmax_keepdim => reduce_to_index ArgMax, "On bool, when the axis does not exist or has no elements, or with several axes.";
     /// Index of the first minimum along one axis, or in the flattened tensor for `..`, as i64. NaN counts as smallest.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([[1.0f32, 5.0], [4.0, 2.0]]).argmin(..).item::<i64>()?, 0);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     argmin argmin_keepdim => reduce_to_index ArgMin, "On bool, when the axis does not exist or has no elements, or with several axes.";
 }
 
-/// Statistics, composed of the reductions above. All but [`count_nonzero`](Tensor::count_nonzero) take floats; bf16 and
-/// f16 are computed in f32 and rounded once, at the end.
+/// # Reductions: counts and sums to a shape
+///
+/// Results of [`count_nonzero`](Tensor::count_nonzero) are i64.
 impl Tensor {
     /// Number of elements over the axes that are not 0, as i64.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([0i32, 3, 0, 4]).count_nonzero(..).item::<i64>()?, 2);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// When an axis does not exist.
@@ -270,7 +344,9 @@ impl Tensor {
 
 macro_rules! statistics {
     ($($(#[$doc:meta])* $name:ident $keepdim:ident ($($arg:ident: $t:ty),*) |$x:ident, $axes:ident, $keep:ident| $body:expr, $panics:literal;)*) => {
-        /// Means, variances, norms.
+        /// # Reductions: means, variances, norms
+        ///
+        /// They take floats; bf16 and f16 are computed in f32 and rounded once, at the end.
         impl Tensor {$(
             $(#[$doc])*
             ///
@@ -296,31 +372,79 @@ macro_rules! statistics {
 
 statistics! {
     /// The mean over the axes; NaN over no elements.
+    ///
+    /// See also [`average`](Tensor::average) with weights and [`nanmean`](Tensor::nanmean).
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let x = Tensor::new([[1.0f32, 2.0], [3.0, 4.0]]);
+    /// assert_eq!(x.mean(0).to_vec::<f32>()?, [2.0, 3.0]);
+    /// assert_eq!((&x - x.mean_keepdim(1)).to_vec::<f32>()?, [-0.5, 0.5, -0.5, 0.5]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     mean mean_keepdim() |x, axes, keep| x.mean_of(axes, keep),
         "On a dtype that is not a float (cast first), or when an axis does not exist.";
     /// The variance over the axes: the mean of `(x - mean)²`, as `numpy.var`. `torch.var` divides by the count less 1:
     /// use [`var_with`](Tensor::var_with).
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([1.0f32, 3.0]).var(..).item::<f32>()?, 1.0);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     var var_keepdim() |x, axes, keep| x.var_of("var", axes, 0.0, keep).cast(x.dtype()),
         "On a dtype that is not a float, or when an axis does not exist.";
     /// The standard deviation over the axes: the square root of [`var`](Tensor::var), as `numpy.std`.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([1.0f32, 5.0]).std(..).item::<f32>()?, 2.0);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     std std_keepdim() |x, axes, keep| flat_at_zero(&x.var_of("std", axes, 0.0, keep), Tensor::sqrt).cast(x.dtype()),
         "On a dtype that is not a float, or when an axis does not exist.";
     /// The Euclidean norm over the axes: `√Σx²`.
+    ///
+    /// See also [`norm_p`](Tensor::norm_p) and [`normalize`](Tensor::normalize), which divides by it.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([3.0f32, 4.0]).norm(..).item::<f32>()?, 5.0);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     norm norm_keepdim() |x, axes, keep| x.norm_of("norm", 2.0, axes, keep),
         "On a dtype that is not a float, or when an axis does not exist.";
     /// The p-norm over the axes: `(Σ|x|ᵖ)^(1/p)`; the largest magnitude for `p = ∞`, the smallest for -∞, the count
     /// of non-zeros for 0.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([3.0f32, -4.0]).norm_p(1.0, ..).item::<f32>()?, 7.0);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     norm_p norm_p_keepdim(p: f64) |x, axes, keep| x.norm_of("norm_p", p, axes, keep),
         "On a dtype that is not a float, when an axis does not exist, or for an infinite `p` has no elements.";
     /// `ln Σeˣ` over the axes, without overflow: the maximum is subtracted before `exp`.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert!(Tensor::new([1000.0f32, 1000.0]).logsumexp(..).allclose(1000.6931, 1e-6, 0.0)?);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     logsumexp logsumexp_keepdim() |x, axes, keep| x.logsumexp_of(axes, keep),
         "On a dtype that is not a float, or when an axis does not exist or has no elements.";
 }
 
-/// Aliases, and variances with other divisors.
+/// # Reductions: aliases and other divisors
 impl Tensor {
     /// Alias of [`amax`](Tensor::amax), as `numpy.max`. `torch.max` with an axis returns indices, too;
     /// [`topk`](Tensor::topk) with `k = 1` does so here. The larger of two tensors is [`maximum`](Tensor::maximum).
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([1.0f32, 5.0, 2.0]).max(..).item::<f32>()?, 5.0);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// As [`amax`](Tensor::amax).
@@ -330,6 +454,12 @@ impl Tensor {
     }
 
     /// Alias of [`amin`](Tensor::amin), as `numpy.min`. The smaller of two tensors is [`minimum`](Tensor::minimum).
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([1.0f32, 5.0, 2.0]).min(..).item::<f32>()?, 1.0);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// As [`amin`](Tensor::amin).
@@ -359,6 +489,12 @@ impl Tensor {
     /// The variance with the sum of squared deviations divided by the count less `correction`: 1 gives the unbiased
     /// estimate, PyTorch's default.
     ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([1.0f32, 3.0]).var_with(.., 1.0).item::<f32>()?, 2.0);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
     /// # Panics
     /// On a dtype that is not a float, or when an axis does not exist.
     #[track_caller]
@@ -367,6 +503,12 @@ impl Tensor {
     }
 
     /// The standard deviation: the square root of [`var_with`](Tensor::var_with).
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([1.0f32, 3.0]).std_with(.., 1.0).item::<f32>()?, 2f32.sqrt());
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// On a dtype that is not a float, or when an axis does not exist.

@@ -11,6 +11,7 @@ pub struct Rows<'a> {
     end: usize,
 }
 
+/// # Iteration
 impl Tensor {
     /// Iterates over the first axis, as `for row in x` in Python. Each row is a view without that dimension. Nothing is
     /// computed until one of them is read.

@@ -28,10 +28,19 @@ impl Tensor {
     }
 }
 
+/// # Scans with indices
+///
 /// Running extremes with their indices.
 impl Tensor {
     /// The running maximum along an axis and its index (the last one among equals), as `torch.cummax`. From the first
     /// NaN on, the maximum is NaN and its index that of the last NaN so far.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let (values, at) = Tensor::new([1i32, 3, 2]).cummax_with_indices(0);
+    /// assert_eq!((values.to_vec::<i32>()?, at.to_vec::<i64>()?), (vec![1, 3, 3], vec![0, 1, 1]));
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// On bool, or when there is no such axis.
@@ -68,7 +77,9 @@ impl Tensor {
 
 macro_rules! scans {
     ($($(#[$doc:meta])* $name:ident $reverse:ident => $op:ident, $panics:literal;)*) => {
-        /// Running reductions.
+        /// # Scans
+        ///
+        /// Running reductions: each result is over its element and all before it.
         impl Tensor {$(
             $(#[$doc])*
             ///
@@ -103,13 +114,37 @@ scans! {
     /// ```
     cumsum cumsum_reverse => Sum, "When there is no such axis.";
     /// The running product along an axis, as [`cumsum`](Tensor::cumsum).
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([1.0f32, 2.0, 3.0]).cumprod(0).to_vec::<f32>()?, [1.0, 2.0, 6.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     cumprod cumprod_reverse => Prod, "When there is no such axis.";
     /// The running maximum along an axis; NaN from the first NaN on. Only the values;
     /// [`cummax_with_indices`](Tensor::cummax_with_indices) returns their indices, too.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([1i32, 3, 2]).cummax(0).to_vec::<i32>()?, [1, 3, 3]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     cummax cummax_reverse => Max, "On bool, or when there is no such axis.";
     /// The running minimum along an axis; NaN from the first NaN on. Only the values;
     /// [`cummin_with_indices`](Tensor::cummin_with_indices) returns their indices, too.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([2i32, 3, 1]).cummin(0).to_vec::<i32>()?, [2, 2, 1]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     cummin cummin_reverse => Min, "On bool, or when there is no such axis.";
     /// The running `ln Σeˣ` along an axis, without overflow.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert!(Tensor::zeros([2]).logcumsumexp(0).allclose(Tensor::new([0.0f32, 0.6931472]), 1e-6, 1e-6)?);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     logcumsumexp logcumsumexp_reverse => LogSumExp, "On a dtype that is not a float, or when there is no such axis.";
 }

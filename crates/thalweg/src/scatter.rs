@@ -12,6 +12,10 @@ use thalweg_ir::Op;
 pub use thalweg_ir::ScatterOp;
 use thalweg_stream::Counted;
 
+/// # Writing by index
+///
+/// The counterparts of [indexing by tensors](Tensor::gather). Sums of floats have the same bits on any number of
+/// threads.
 impl Tensor {
     /// Records a scatter; index and values have one shape, which is this tensor's except for the axis.
     #[track_caller]
@@ -56,6 +60,9 @@ impl Tensor {
     /// axis 0 of two, as `torch.scatter` and `numpy.put_along_axis`. Of several values for one element the last one
     /// remains. Index and values broadcast to this tensor's shape except for the axis.
     ///
+    /// See also [`scatter_add`](Tensor::scatter_add), [`index_copy`](Tensor::index_copy) (whole slices),
+    /// [`index_put`](Tensor::index_put) (tuples of indices), [`set`](Tensor::set) (ranges).
+    ///
     /// ```
     /// # use thalweg::Tensor;
     /// let x = Tensor::zeros([4]).scatter(0, &Tensor::new([3i64, -4]), Tensor::new([7.0f32, 8.0]));
@@ -72,6 +79,15 @@ impl Tensor {
 
     /// [`scatter`](Tensor::scatter) that adds the values to the elements, as `torch.scatter_add`.
     ///
+    /// Whole slices are added by [`index_add`](Tensor::index_add).
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let sums = Tensor::zeros([2]).scatter_add(0, &Tensor::new([0i64, 1, 0]), Tensor::new([1.0f32, 2.0, 3.0]));
+    /// assert_eq!(sums.to_vec::<f32>()?, [4.0, 2.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
     /// # Panics
     /// As [`scatter`](Tensor::scatter).
     #[track_caller]
@@ -81,6 +97,14 @@ impl Tensor {
 
     /// [`scatter`](Tensor::scatter) with a choice of the operation that combines element and value, as
     /// `torch.scatter_reduce`.
+    ///
+    /// ```
+    /// # use thalweg::{ScatterOp, Tensor};
+    /// let index = Tensor::new([0i64, 1, 0]);
+    /// let largest = Tensor::zeros([2]).scatter_reduce(0, &index, Tensor::new([1.0f32, 2.0, 3.0]), ScatterOp::Max);
+    /// assert_eq!(largest.to_vec::<f32>()?, [3.0, 2.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// As [`scatter`](Tensor::scatter).
@@ -146,6 +170,13 @@ impl Tensor {
 
     /// This tensor with slice `i` of `values` added to slice `index[i]` along an axis, as `torch.index_add`.
     ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let x = Tensor::zeros([3, 2]).index_add(0, &Tensor::new([2i64, 2]), Tensor::ones([2, 2]));
+    /// assert_eq!(x.to_vec::<f32>()?, [0.0, 0.0, 0.0, 0.0, 2.0, 2.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
     /// # Panics
     /// When there is no such axis, the index is not an integer vector, or the shape or dtype of the values does not
     /// match.
@@ -157,6 +188,13 @@ impl Tensor {
     /// This tensor with slice `index[i]` along an axis replaced by slice `i` of `values`, as `torch.index_copy`; of
     /// several for one index the last remains.
     ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let x = Tensor::zeros([3]).index_copy(0, &Tensor::new([2i64, 0]), Tensor::new([5.0f32, 6.0]));
+    /// assert_eq!(x.to_vec::<f32>()?, [6.0, 0.0, 5.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
     /// # Panics
     /// As [`index_add`](Tensor::index_add).
     #[track_caller]
@@ -167,6 +205,15 @@ impl Tensor {
     /// This tensor with values written at tuples of indices, one index tensor for each leading dimension, as
     /// `x[i, j] = values` in NumPy; with `accumulate` they are added, as `numpy.add.at`. Values broadcast to the shape
     /// of the result of [`index`](Tensor::index).
+    ///
+    /// Ranges are written by [`set`](Tensor::set).
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let (i, j) = (Tensor::new([0i64, 1]), Tensor::new([1i64, 0]));
+    /// assert_eq!(Tensor::zeros([2, 2]).index_put(&[i, j], 7.0, false).to_vec::<f32>()?, [0.0, 7.0, 7.0, 0.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// When indices do not broadcast or are not of an integer dtype, or the shape or dtype of the values does not
@@ -199,6 +246,13 @@ impl Tensor {
     /// [`scatter_add`](Tensor::scatter_add) with each element replaced by the mean of itself and its values, as
     /// `torch.scatter_reduce(.., "mean")`. Takes floats.
     ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let x = Tensor::zeros([1]).scatter_mean(0, &Tensor::new([0i64, 0]), Tensor::new([2.0f32, 4.0]));
+    /// assert_eq!(x.item::<f32>()?, 2.0);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
     /// # Panics
     /// As [`scatter`](Tensor::scatter), and on a dtype that is not a float.
     #[track_caller]
@@ -213,6 +267,12 @@ impl Tensor {
     }
 
     /// This tensor with the slices of an axis that an index vector selects filled with a number, as `torch.index_fill`.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::zeros([3]).index_fill(0, &Tensor::new([1i64]), 4).to_vec::<f32>()?, [0.0, 4.0, 0.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// When there is no such axis, the index is not an integer vector, or the number does not fit the dtype.
@@ -259,6 +319,12 @@ impl Tensor {
 
     /// The count of each value in a vector of non-negative integers, as i64, as `numpy.bincount`. The result has at
     /// least `least` elements, and more if the largest value requires it. Waits for the largest value.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([0i64, 2, 2]).bincount(0)?.to_vec::<i64>()?, [1, 0, 2]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Errors
     /// When a value is negative or too large for the result to be addressed, or the largest cannot be computed.

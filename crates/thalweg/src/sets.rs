@@ -3,6 +3,9 @@
 use crate::record::{check_alike, wrong_dtype};
 use crate::{DType, Error, Tensor};
 
+/// # Sets
+///
+/// The elements of a tensor as a set; results are sorted vectors.
 impl Tensor {
     /// Whether each element is in `test`, as bool, as `numpy.isin` and `torch.isin`. NaN is never a member. Waits for
     /// nothing.
@@ -34,6 +37,13 @@ impl Tensor {
     /// The distinct elements of two tensors in ascending order, as `numpy.union1d`; all NaN are one. Waits for their
     /// number.
     ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let (a, b) = (Tensor::new([3i32, 1]), Tensor::new([3i32, 2]));
+    /// assert_eq!(a.union(&b)?.to_vec::<i32>()?, [1, 2, 3]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// When it cannot be computed.
     ///
@@ -46,6 +56,13 @@ impl Tensor {
     }
 
     /// The distinct elements of both tensors, in ascending order, as `numpy.intersect1d`. Waits for their number.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let (a, b) = (Tensor::new([3i32, 1]), Tensor::new([3i32, 2]));
+    /// assert_eq!(a.intersect(&b)?.to_vec::<i32>()?, [3]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Errors
     /// When it cannot be computed.
@@ -60,6 +77,13 @@ impl Tensor {
     /// The distinct elements of this tensor that are not in the other, in ascending order, as `numpy.setdiff1d`. Waits
     /// for their number.
     ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let (a, b) = (Tensor::new([3i32, 1]), Tensor::new([3i32, 2]));
+    /// assert_eq!(a.setdiff(&b)?.to_vec::<i32>()?, [1]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// When it cannot be computed.
     ///
@@ -72,6 +96,13 @@ impl Tensor {
 
     /// The distinct elements that are in exactly one of two tensors, in ascending order, as `numpy.setxor1d`. Waits for
     /// their number.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let (a, b) = (Tensor::new([3i32, 1]), Tensor::new([3i32, 2]));
+    /// assert_eq!(a.setxor(&b)?.to_vec::<i32>()?, [1, 2]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Errors
     /// When it cannot be computed.

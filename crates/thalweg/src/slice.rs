@@ -1,7 +1,7 @@
 //! Slices of tensors: ranges with steps, single indices, reversal.
 
 use crate::record::record1;
-use crate::{Axes, Axis, MAX_RANK, Shape, Tensor};
+use crate::{Axes, Axis, Index, MAX_RANK, Shape, Tensor};
 use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 use thalweg_ir::Op;
 
@@ -209,6 +209,10 @@ pub(crate) fn whole(dims: &[usize]) -> [(i64, i64, usize); MAX_RANK] {
     parts
 }
 
+/// # Indexing by ranges
+///
+/// Parts by position; they are views and copy nothing. By tensors of indices, see
+/// [`index_select`](Tensor::index_select).
 impl Tensor {
     /// A slice of the tensor, as NumPy's `x[...]` with basic indices. There is one argument per dimension; missing ones
     /// at the end take the whole dimension. Ranges work as in Python, with negative indices and steps; an integer takes
@@ -303,18 +307,30 @@ impl Tensor {
         record1(Op::Slice, self.dtype(), shape, 0, self, &ints[..3 * parts.len()])
     }
 
-    /// `count` elements from `start` along an axis, as `torch.narrow`.
+    /// `count` elements from `start` along an axis (negative: from the end), as `torch.narrow`.
+    ///
+    /// See also [`slice`](Tensor::slice) for ranges of several axes.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let x = Tensor::arange(6);
+    /// assert_eq!(x.narrow(0, 1, 3).to_vec::<f32>()?, [1.0, 2.0, 3.0]);
+    /// assert_eq!(x.narrow(0, -2, 2).to_vec::<f32>()?, [4.0, 5.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// When they are out of range.
     #[track_caller]
-    pub fn narrow(&self, axis: impl Into<Axis>, start: usize, count: usize) -> Tensor {
+    pub fn narrow(&self, axis: impl Into<Axis>, start: impl Into<Index>, count: impl Into<Index>) -> Tensor {
         let axis = axis.into().of("narrow", self.rank());
-        let size = self.dims()[axis];
-        if start.checked_add(count).is_none_or(|end| end > size) {
+        let size = self.dims()[axis] as i64;
+        let (start, count) = (start.into().get(), count.into().get());
+        let first = if start < 0 { start.saturating_add(size) } else { start };
+        if first < 0 || count < 0 || first.saturating_add(count) > size {
             panic!("narrow: {count} elements from {start} on are not in axis {axis} of {}", self.shape());
         }
-        self.part(axis, (start as i64, 1, count))
+        self.part(axis, (first, 1, count as usize))
     }
 
     /// A range of one dimension, the others whole.
@@ -327,25 +343,48 @@ impl Tensor {
 
     /// Index `index` of an axis (negative: from the end), as `torch.select`; the dimension is dropped.
     ///
+    /// See also [`narrow`](Tensor::narrow), which keeps the axis, and [`index_select`](Tensor::index_select) for many
+    /// indices.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let x = Tensor::new([[1i32, 2], [3, 4]]);
+    /// assert_eq!(x.index_axis(0, -1).to_vec::<i32>()?, [3, 4]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
     /// # Panics
     /// When the index is out of range.
     #[track_caller]
-    pub fn index_axis(&self, axis: impl Into<Axis>, index: i64) -> Tensor {
+    pub fn index_axis(&self, axis: impl Into<Axis>, index: impl Into<Index>) -> Tensor {
         let axis = axis.into().of("index_axis", self.rank());
-        let at = self.position("index_axis", axis, index);
+        let at = self.position("index_axis", axis, index.into().get());
         self.part(axis, (at, 1, 1)).reshaped(self.shape().remove(axis))
     }
 
     /// Index `index` of an axis; alias of [`index_axis`](Tensor::index_axis).
     ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let x = Tensor::new([[1i32, 2], [3, 4]]);
+    /// assert_eq!(x.select(1, 0).to_vec::<i32>()?, [1, 3]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
     /// # Panics
     /// When the index is out of range.
     #[track_caller]
-    pub fn select(&self, axis: impl Into<Axis>, index: i64) -> Tensor {
+    pub fn select(&self, axis: impl Into<Axis>, index: impl Into<Index>) -> Tensor {
         self.index_axis(axis, index)
     }
 
     /// Reversed along the given axes.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([1i32, 2, 3]).flip(0).to_vec::<i32>()?, [3, 2, 1]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// When one does not exist.

@@ -20,8 +20,14 @@ fn or(a: &Option<Tensor>, b: &Option<Tensor>) -> Option<Tensor> {
     }
 }
 
+/// # Sorting and searching
+///
+/// Sorts are stable; NaN is the largest element.
 impl Tensor {
     /// The elements sorted along an axis, as `numpy.sort`. Stable.
+    ///
+    /// With the indices it is [`sort_with_indices`](Tensor::sort_with_indices); of a few elements
+    /// [`topk`](Tensor::topk) is faster.
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -41,6 +47,14 @@ impl Tensor {
 
     /// The indices that sort an axis, as i64, as `numpy.argsort`. Stable.
     ///
+    /// See also [`argmax`](Tensor::argmax) and [`topk`](Tensor::topk).
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([2i32, 9, 1]).argsort(0, false).to_vec::<i64>()?, [2, 0, 1]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
     /// # Panics
     /// When there is no such axis.
     #[track_caller]
@@ -50,6 +64,13 @@ impl Tensor {
     }
 
     /// The elements sorted along an axis, and their indices, as `torch.sort`. Stable.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let (values, at) = Tensor::new([2i32, 9, 1]).sort_with_indices(0, true);
+    /// assert_eq!((values.to_vec::<i32>()?, at.to_vec::<i64>()?), (vec![9, 2, 1], vec![1, 0, 2]));
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// When there is no such axis.
@@ -61,6 +82,15 @@ impl Tensor {
     }
 
     /// The `k` largest (or smallest) elements along an axis, sorted, and their indices, as `torch.topk`.
+    ///
+    /// See also [`kthvalue`](Tensor::kthvalue) for one of them.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let (values, at) = Tensor::new([2i32, 9, 1, 7]).topk(2, 0, true);
+    /// assert_eq!((values.to_vec::<i32>()?, at.to_vec::<i64>()?), (vec![9, 7], vec![1, 3]));
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// When there is no such axis, or it has fewer than `k` elements.
@@ -171,6 +201,8 @@ impl Tensor {
     /// `numpy.searchsorted`: before equal elements, or with `right` after them. This tensor is a vector, or has the
     /// rank and the leading sizes of the values, with one sorted row per row of values.
     ///
+    /// See also [`digitize`](Tensor::digitize), which takes values first, as NumPy.
+    ///
     /// ```
     /// # use thalweg::Tensor;
     /// let sorted = Tensor::new([1.0f32, 2.0, 2.0, 5.0]);
@@ -221,7 +253,9 @@ impl Tensor {
     }
 }
 
-/// Distinct elements. Their number is a size, so these methods wait for it.
+/// # Distinct elements
+///
+/// Their number is a size, so these methods wait for it.
 impl Tensor {
     /// Sorts the flattened tensor; finds the sorted elements that begin a run of equal ones, and their indices.
     fn runs(&self) -> Result<Runs, Error> {
@@ -248,6 +282,12 @@ impl Tensor {
     /// The distinct elements in ascending order, as a vector; all NaN are one. As `numpy.unique`. Waits for their
     /// number. For large integer tensors it waits for the minimum and the maximum first: if their range is small,
     /// elements are counted instead of sorted.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([3i32, 1, 3]).unique()?.to_vec::<i32>()?, [1, 3]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Errors
     /// When it cannot be computed.
@@ -295,6 +335,13 @@ impl Tensor {
     /// The distinct elements in ascending order, and for each element of this tensor the index of its value among them.
     /// Waits for their number.
     ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let (values, at) = Tensor::new([3i32, 1, 3]).unique_inverse()?;
+    /// assert_eq!((values.to_vec::<i32>()?, at.to_vec::<i64>()?), (vec![1, 3], vec![1, 0, 1]));
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// When it cannot be computed.
     pub fn unique_inverse(&self) -> Result<(Tensor, Tensor), Error> {
@@ -320,6 +367,13 @@ impl Tensor {
     }
 
     /// The distinct elements in ascending order, and the count of each. Waits for their number.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let (values, counts) = Tensor::new([3i32, 1, 3]).unique_counts()?;
+    /// assert_eq!((values.to_vec::<i32>()?, counts.to_vec::<i64>()?), (vec![1, 3], vec![1, 2]));
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Errors
     /// When it cannot be computed.

@@ -3,8 +3,16 @@
 use crate::record::{check_alike, check_float, widened};
 use crate::{Axes, Shape, Tensor};
 
+/// # Reductions: statistics
 impl Tensor {
     /// The variance (as [`var_with`](Tensor::var_with)) and the mean over the axes, as `torch.var_mean`.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let (var, mean) = Tensor::new([1.0f32, 3.0]).var_mean(.., 0.0);
+    /// assert_eq!((var.item::<f32>()?, mean.item::<f32>()?), (1.0, 2.0));
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// On a dtype that is not a float, or when an axis does not exist.
@@ -16,6 +24,13 @@ impl Tensor {
 
     /// The standard deviation and the mean over the axes, as `torch.std_mean`.
     ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let (std, mean) = Tensor::new([1.0f32, 5.0]).std_mean(.., 0.0);
+    /// assert_eq!((std.item::<f32>()?, mean.item::<f32>()?), (2.0, 3.0));
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
     /// # Panics
     /// On a dtype that is not a float, or when an axis does not exist.
     #[track_caller]
@@ -25,6 +40,13 @@ impl Tensor {
     }
 
     /// The minimum and the maximum over the axes, as `torch.aminmax`; both NaN if any is NaN.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let (low, high) = Tensor::new([4i32, 1, 3]).aminmax(..);
+    /// assert_eq!((low.item::<i32>()?, high.item::<i32>()?), (1, 4));
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// On bool, when an axis does not exist, or when there is nothing along one.
@@ -36,6 +58,12 @@ impl Tensor {
 
     /// The maximum minus the minimum over the axes, as `numpy.ptp`; of integers it wraps.
     ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([4i32, 1, 3]).ptp(..).item::<i32>()?, 3);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
     /// # Panics
     /// On bool, when an axis does not exist, or when there is nothing along one.
     #[track_caller]
@@ -45,6 +73,12 @@ impl Tensor {
     }
 
     /// The weighted mean over the axes, as `numpy.average`; the weights broadcast. NaN if they add up to 0.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([1.0f32, 5.0]).average(&Tensor::new([3.0f32, 1.0]), ..).item::<f32>()?, 2.0);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// On a dtype that is not a float, when an axis does not exist, dtypes differ, or the weights do not broadcast to this
@@ -65,6 +99,12 @@ impl Tensor {
     /// observations, and sums of products are divided by the count less 1. A vector is one variable and gives its
     /// variance. Leading dimensions are batches.
     ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([[1.0f32, 2.0, 3.0], [3.0, 2.0, 1.0]]).cov().to_vec::<f32>()?, [1.0, -1.0, -1.0, 1.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
     /// # Panics
     /// On a dtype that is not a float, or on rank 0.
     #[track_caller]
@@ -83,6 +123,13 @@ impl Tensor {
 
     /// The correlation matrix of the rows, as `numpy.corrcoef` and `torch.corrcoef`, clamped to [-1, 1]; NaN for a
     /// variable that does not vary.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let x = Tensor::new([[1.0f32, 2.0], [2.0, 1.0]]);
+    /// assert!(x.corrcoef().allclose(Tensor::new([[1.0f32, -1.0], [-1.0, 1.0]]), 0.0, 1e-6)?);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// On a dtype that is not a float, or on rank 0.

@@ -13,9 +13,16 @@ fn ints(shape: &Shape) -> [i64; MAX_RANK] {
     out
 }
 
-/// Shape and order of dimensions.
+/// # Shape and views
+///
+/// Views of the same elements under another shape or order. A view copies nothing: it is index arithmetic in the kernel
+/// that reads it.
 impl Tensor {
     /// A reshaped view, in the same row-major order, as `torch.Tensor.reshape`. One size may be -1 and is inferred.
+    ///
+    /// PyTorch's `view` and `contiguous` are not needed: a reshape takes any tensor and copies nothing here. For the
+    /// bits as another dtype there is [`bitcast`](Tensor::bitcast), for a new order of the axes
+    /// [`permute`](Tensor::permute).
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -25,6 +32,8 @@ impl Tensor {
     /// # Panics
     /// When the shape does not hold as many elements.
     #[track_caller]
+    #[doc(alias = "view")]
+    #[doc(alias = "contiguous")]
     pub fn reshape(&self, sizes: impl Into<Sizes>) -> Tensor {
         self.reshaped(self.resolve(sizes.into()))
     }
@@ -69,12 +78,24 @@ impl Tensor {
     }
 
     /// All elements in one dimension, in row-major order.
+    ///
+    /// See also [`flatten_axes`](Tensor::flatten_axes) for some of the axes.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::zeros([2, 3]).flatten().dims(), [6]);
+    /// ```
     #[track_caller]
     pub fn flatten(&self) -> Tensor {
         self.reshaped(Shape::new(&[self.numel()]))
     }
 
     /// Dimensions `start` to `end`, both included, merged into one.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::zeros([2, 3, 4]).flatten_axes(1, -1).dims(), [2, 12]);
+    /// ```
     ///
     /// # Panics
     /// When one does not exist or `start` comes after `end`.
@@ -91,6 +112,11 @@ impl Tensor {
     }
 
     /// Dimension `axis` split into several, as `torch.unflatten`; one size may be -1 and is inferred.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::zeros([2, 12]).unflatten(1, [3, -1]).dims(), [2, 3, 4]);
+    /// ```
     ///
     /// # Panics
     /// When the product of the sizes is not the size of the dimension.
@@ -112,6 +138,14 @@ impl Tensor {
     }
 
     /// Dimensions reordered: dimension `i` of the result is dimension `order[i]` of this tensor.
+    ///
+    /// See also [`transpose`](Tensor::transpose) (two axes), [`t`](Tensor::t) (matrices), [`movedim`](Tensor::movedim)
+    /// (one axis).
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::zeros([2, 3, 4]).permute([2, 0, 1]).dims(), [4, 2, 3]);
+    /// ```
     ///
     /// # Panics
     /// When `order` does not name every dimension once.
@@ -142,6 +176,13 @@ impl Tensor {
 
     /// Two dimensions swapped.
     ///
+    /// See also [`t`](Tensor::t) for matrices and [`permute`](Tensor::permute) for all axes.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::zeros([2, 3, 4]).transpose(0, -1).dims(), [4, 3, 2]);
+    /// ```
+    ///
     /// # Panics
     /// When one does not exist.
     #[track_caller]
@@ -163,12 +204,24 @@ impl Tensor {
     }
 
     /// The transpose of the matrices in the last two dimensions; below rank 2, the tensor itself.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let x = Tensor::new([[1i32, 2], [3, 4]]);
+    /// assert_eq!(x.t().to_vec::<i32>()?, [1, 3, 2, 4]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     #[track_caller]
     pub fn t(&self) -> Tensor {
         if self.rank() < 2 { self.clone() } else { self.transpose(-2, -1) }
     }
 
     /// Dimension `from` moved to where dimension `to` is; the others keep their order.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::zeros([2, 3, 4]).movedim(0, -1).dims(), [3, 4, 2]);
+    /// ```
     ///
     /// # Panics
     /// When one does not exist.
@@ -186,6 +239,14 @@ impl Tensor {
     }
 
     /// Without the given dimensions, which have size 1; `squeeze(..)` drops every dimension of size 1.
+    ///
+    /// The inverse is [`unsqueeze`](Tensor::unsqueeze).
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let x = Tensor::zeros([1, 3, 1]);
+    /// assert_eq!((x.squeeze(0).dims(), x.squeeze(..).dims()), (&[3, 1][..], &[3][..]));
+    /// ```
     ///
     /// # Panics
     /// When a named dimension has another size or does not exist.
@@ -206,6 +267,11 @@ impl Tensor {
 
     /// With a new dimension of size 1 before dimension `axis` (`rank` or -1: at the end).
     ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::zeros([3]).unsqueeze(0).dims(), [1, 3]);
+    /// ```
+    ///
     /// # Panics
     /// When there is no such axis, or the rank is 8 already.
     #[track_caller]
@@ -218,6 +284,14 @@ impl Tensor {
     }
 
     /// Dimensions of size 1 broadcast to the given sizes, new ones added in front; -1 keeps a size.
+    ///
+    /// See also [`broadcast_to`](Tensor::broadcast_to), which takes a whole shape, and [`repeat`](Tensor::repeat) and
+    /// [`tile`](Tensor::tile) for axes of another size than 1.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::zeros([3, 1]).expand([2, -1, 4]).dims(), [2, 3, 4]);
+    /// ```
     ///
     /// # Panics
     /// When a size other than 1 would change, or there are fewer sizes than dimensions.
@@ -238,6 +312,14 @@ impl Tensor {
     }
 
     /// Broadcast to a shape by NumPy's rule: dimensions of size 1 are repeated, missing ones added in front.
+    ///
+    /// See also [`expand`](Tensor::expand), where -1 keeps a size.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([1i32, 2]).broadcast_to([2, 2]).to_vec::<i32>()?, [1, 2, 1, 2]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// When the tensor does not broadcast to the shape.
@@ -287,6 +369,12 @@ impl Tensor {
 
     /// The tensors broadcast to their common shape, as `numpy.broadcast_arrays`; views.
     ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let all = Tensor::broadcast_all(&[Tensor::zeros([3, 1]), Tensor::zeros([2])]);
+    /// assert_eq!((all[0].dims(), all[1].dims()), (&[3, 2][..], &[3, 2][..]));
+    /// ```
+    ///
     /// # Panics
     /// When they do not broadcast.
     #[track_caller]
@@ -305,6 +393,12 @@ impl Tensor {
     /// Rotated `times` times by 90 degrees in the plane of two axes, from the first toward the second, as `numpy.rot90`
     /// and `torch.rot90`; a negative number rotates back.
     ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([[1i32, 2], [3, 4]]).rot90(1, 0, 1).to_vec::<i32>()?, [2, 4, 1, 3]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
     /// # Panics
     /// When one of the axes does not exist, or they are the same.
     #[track_caller]
@@ -321,6 +415,14 @@ impl Tensor {
 
     /// The diagonal `offset` of the matrices in the last two dimensions (0: the main one, positive: above it), as the
     /// last dimension of the result. As `torch.diagonal` on these two dimensions.
+    ///
+    /// See also [`diag`](Tensor::diag) (a matrix from a vector), [`trace`](Tensor::trace), [`tril`](Tensor::tril).
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([[1i32, 2], [3, 4]]).diagonal(0).to_vec::<i32>()?, [1, 4]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// When the rank is below 2.

@@ -1,6 +1,7 @@
 //! Activations as layers, for [`Sequential`](crate::Sequential). Custom networks call the methods of [`Tensor`].
 
 use crate::{Module, Tensor, leaf};
+use thalweg::Axis;
 
 macro_rules! activations {
     ($($name:ident $method:ident $about:literal;)*) => {$(
@@ -19,6 +20,8 @@ macro_rules! activations {
 }
 activations! {
     Relu relu "[`Tensor::relu`].";
+    Relu6 relu6 "[`Tensor::relu6`].";
+    Hardswish hardswish "[`Tensor::hardswish`].";
     Gelu gelu "[`Tensor::gelu`].";
     Silu silu "[`Tensor::silu`].";
     Tanh tanh "[`Tensor::tanh`].";
@@ -37,6 +40,55 @@ impl LeakyRelu {
     #[track_caller]
     pub fn forward(&self, x: &Tensor) -> Tensor {
         x.leaky_relu(self.0)
+    }
+}
+
+/// [`Tensor::hardtanh`], by default between -1 and 1, as `torch.nn.Hardtanh`.
+#[derive(Module, Clone, Copy, Debug)]
+pub struct Hardtanh {
+    /// Smallest result.
+    pub low: f64,
+    /// Largest result.
+    pub high: f64,
+}
+
+impl Default for Hardtanh {
+    fn default() -> Hardtanh {
+        Hardtanh { low: -1.0, high: 1.0 }
+    }
+}
+
+impl Hardtanh {
+    /// Makes a layer with these bounds.
+    pub fn new(low: f64, high: f64) -> Hardtanh {
+        Hardtanh { low, high }
+    }
+
+    /// Applies it to a tensor of any shape.
+    #[track_caller]
+    pub fn forward(&self, x: &Tensor) -> Tensor {
+        x.hardtanh(self.low, self.high)
+    }
+}
+
+/// [`Tensor::softmax`] along an axis, as `torch.nn.Softmax`. For [`Tensor::cross_entropy`], leave it out: that takes
+/// logits.
+#[derive(Module, Clone, Copy, Debug)]
+pub struct Softmax(#[module(skip)] Axis);
+
+impl Softmax {
+    /// Makes a layer along this axis; negative ones count from the end.
+    pub fn new(axis: impl Into<Axis>) -> Softmax {
+        Softmax(axis.into())
+    }
+
+    /// Applies it along the axis.
+    ///
+    /// # Panics
+    /// If the axis does not exist, or the dtype is not a float.
+    #[track_caller]
+    pub fn forward(&self, x: &Tensor) -> Tensor {
+        x.softmax(self.0)
     }
 }
 

@@ -1,7 +1,8 @@
 //! Recurrent layers: LSTM and GRU.
 //!
 //! Names and layouts are PyTorch's: `weight_ih_l0` is `[gates·hidden, inputs]`, gates concatenated along dimension 0;
-//! layers in order, `_reverse` for the backward direction. Sequences are `[samples, length, size]` (`batch_first`).
+//! layers in order, `_reverse` for the backward direction. Sequences are `[samples, length, size]`, or with
+//! `batch_first(false)` `[length, samples, size]`.
 
 use crate::{Kind, Mode, Module, NamePath, Slot, Tensor, init, leaf};
 
@@ -41,6 +42,8 @@ struct Stack {
     gates: usize,
     both: bool,
     dropout: f64,
+    /// Axis of the samples: 0, or 1 if time is first. The other one is time.
+    samples_axis: usize,
     mode: Mode,
 }
 
@@ -48,7 +51,8 @@ impl Stack {
     #[track_caller]
     fn new(inputs: usize, hidden: usize, gates: usize) -> Stack {
         let mode = Mode::default();
-        Stack { cells: Vec::new(), inputs, hidden, gates, both: false, dropout: 0.0, mode }.drawn(1, true)
+        Stack { cells: Vec::new(), inputs, hidden, gates, both: false, dropout: 0.0, samples_axis: 0, mode }
+            .drawn(1, true)
     }
 
     fn directions(&self) -> usize {
@@ -94,10 +98,12 @@ impl Stack {
         start: Option<[&Tensor; S]>,
         step: impl Fn(&Tensor, &Tensor, &[Tensor; S]) -> [Tensor; S],
     ) -> (Tensor, [Tensor; S]) {
-        if x.rank() != 3 || x.dims()[2] != self.inputs || x.dims()[1] == 0 {
-            panic!("{name}: takes [samples, length, {}] of length 1 or more, not shape {}", self.inputs, x.shape());
+        let time_axis = 1 - self.samples_axis;
+        if x.rank() != 3 || x.dims()[2] != self.inputs || x.dims()[time_axis] == 0 {
+            let axes = ["samples, length", "length, samples"][self.samples_axis];
+            panic!("{name}: takes [{axes}, {}] of length 1 or more, not shape {}", self.inputs, x.shape());
         }
-        let (samples, length) = (x.dims()[0], x.dims()[1]);
+        let (samples, length) = (x.dims()[self.samples_axis], x.dims()[time_axis]);
         let shape = [self.cells.len(), samples, self.hidden];
         for state in start.iter().flatten() {
             if state.dims() != shape {
@@ -116,13 +122,13 @@ impl Stack {
                 let inputs = x.linear(&cell.weight_ih, bias_ih);
                 let zeros = || Tensor::zeros_with([samples, self.hidden], (x.dtype(), x.device()));
                 let mut state: [Tensor; S] = match start {
-                    Some(start) => start.map(|s| s.index_axis(0, at as i64)),
+                    Some(start) => start.map(|s| s.index_axis(0, at)),
                     None => std::array::from_fn(|_| zeros()),
                 };
                 let mut steps = Vec::with_capacity(length);
                 for i in 0..length {
                     let t = if direction == 0 { i } else { length - 1 - i };
-                    let fed = inputs.index_axis(1, t as i64);
+                    let fed = inputs.index_axis(time_axis, t);
                     let back = state[0].linear(&cell.weight_hh, bias_hh);
                     state = step(&fed, &back, &state);
                     steps.push(state[0].clone());
@@ -130,7 +136,7 @@ impl Stack {
                 if direction == 1 {
                     steps.reverse();
                 }
-                outputs.push(Tensor::stack(&steps, 1));
+                outputs.push(Tensor::stack(&steps, time_axis));
                 last.iter_mut().zip(state).for_each(|(all, one)| all.push(one));
             }
             x = if outputs.len() == 1 { outputs.remove(0) } else { Tensor::cat(&outputs, 2) };
@@ -196,6 +202,13 @@ macro_rules! options {
                 self
             }
 
+            /// Sets the order of axes of inputs and outputs: `[samples, length, ..]`, the default here, or, if false,
+            /// `[length, samples, ..]`, the default of PyTorch. States are `[layers, samples, hidden]` in both.
+            #[must_use]
+            pub fn batch_first(self, batch_first: bool) -> $name {
+                $name { stack: Stack { samples_axis: if batch_first { 0 } else { 1 }, ..self.stack } }
+            }
+
             /// Sets the probability of dropout between layers in training.
             ///
             /// # Panics
@@ -210,8 +223,9 @@ macro_rules! options {
     };
 }
 
-/// Long short-term memory (Hochreiter and Schmidhuber 1997), as `torch.nn.LSTM` with `batch_first`. The order of gates
-/// in its weights is input, forget, cell, output.
+/// Long short-term memory (Hochreiter and Schmidhuber 1997), as `torch.nn.LSTM` with `batch_first`
+/// ([`batch_first(false)`](Lstm::batch_first) puts time first). The order of gates in its weights is input, forget,
+/// cell, output.
 ///
 /// ```
 /// use thalweg_nn::prelude::*;
@@ -252,8 +266,8 @@ impl Lstm {
     }
 }
 
-/// Gated recurrent unit (Cho et al. 2014), as `torch.nn.GRU` with `batch_first`. The order of gates in its weights is
-/// reset, update, new.
+/// Gated recurrent unit (Cho et al. 2014), as `torch.nn.GRU` with `batch_first` ([`batch_first(false)`](Gru::batch_first)
+/// puts time first). The order of gates in its weights is reset, update, new.
 ///
 /// ```
 /// use thalweg_nn::prelude::*;

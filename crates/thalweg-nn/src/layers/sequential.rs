@@ -20,10 +20,10 @@ macro_rules! layers {
     )*};
 }
 layers! {
-    Linear, Embedding, Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, BatchNorm1d,
+    Linear, LoraLinear, Embedding, Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, BatchNorm1d,
     BatchNorm2d, BatchNorm3d, InstanceNorm1d, InstanceNorm2d, InstanceNorm3d, LayerNorm, RmsNorm, GroupNorm, Dropout,
     ChannelDropout, MaxPool1d, MaxPool2d, MaxPool3d, AvgPool1d, AvgPool2d, AvgPool3d, AdaptiveAvgPool1d,
-    AdaptiveAvgPool2d, AdaptiveAvgPool3d, Relu, Gelu, Silu, Tanh, Sigmoid, LeakyRelu, Prelu, Flatten, Sequential,
+    AdaptiveAvgPool2d, AdaptiveAvgPool3d, Relu, Relu6, Hardswish, Hardtanh, Softmax, Gelu, Silu, Tanh, Sigmoid, LeakyRelu, Prelu, Flatten, Sequential,
 }
 
 /// Layer that can be cloned as a trait object.
@@ -72,6 +72,30 @@ impl Sequential {
     /// Whether there are no layers.
     pub fn is_empty(&self) -> bool {
         self.layers.is_empty()
+    }
+
+    /// The layer at an index, if there is one. With [`get_mut`](Sequential::get_mut), a part is frozen or loaded.
+    ///
+    /// ```
+    /// use thalweg_nn::prelude::*;
+    /// let mut net = Sequential::new().push(Linear::new(4, 8)).push(Linear::new(8, 2));
+    /// net.get_mut(0).unwrap().freeze();
+    /// let tracked = [0, 1].map(|i| net.get(i).unwrap().parameters()[0].is_tracked());
+    /// assert_eq!(tracked, [false, true]);
+    /// assert!(net.get(2).is_none());
+    /// ```
+    pub fn get(&self, index: usize) -> Option<&dyn Layer> {
+        self.layers.get(index).map(|layer| &**layer as &dyn Layer)
+    }
+
+    /// The layer at an index for changes, if there is one.
+    pub fn get_mut(&mut self, index: usize) -> Option<&mut dyn Layer> {
+        self.layers.get_mut(index).map(|layer| &mut **layer as &mut dyn Layer)
+    }
+
+    /// Layers in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &dyn Layer> {
+        self.layers.iter().map(|layer| &**layer as &dyn Layer)
     }
 
     /// Applies all layers in order.

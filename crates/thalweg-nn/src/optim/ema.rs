@@ -1,11 +1,12 @@
 //! Exponential moving average of a model.
 
+use crate::leaf::Memo;
 use crate::module::Slot;
 use crate::{Kind, Module, NamePath};
 use thalweg::{Tensor, no_grad};
 
 /// Exponential moving average of a model's parameters (Polyak and Juditsky 1992), often better than the model itself.
-/// Buffers are copied unchanged.
+/// Buffers are copied unchanged. A parameter that two fields share has one average.
 ///
 /// ```
 /// use thalweg_nn::optim::Ema;
@@ -43,13 +44,17 @@ impl<M: Module + Clone> Ema<M> {
         model.visit(&mut NamePath::root(), &mut |_, _, tensor| new.push(tensor.detach()));
         let mut new = new.into_iter();
         let decay = self.decay;
+        let mut averages = Memo::default();
         no_grad(|| {
             self.model.visit_mut(&mut NamePath::root(), &mut |name, slot| {
                 let Slot::Tensor(kind, own) = slot else { return };
                 let Some(new) = new.next().filter(|new| new.shape() == own.shape()) else {
                     panic!("Ema: {name} {} is not of the model it is moved toward", own.shape())
                 };
-                *own = if kind == Kind::Parameter { &*own * decay + new * (1.0 - decay) } else { new };
+                *own = match kind {
+                    Kind::Parameter => averages.get(own, || &*own * decay + new * (1.0 - decay)),
+                    _ => new,
+                };
             });
         });
     }

@@ -14,6 +14,7 @@ use pair::Labelled;
 use spec::Spec;
 use thalweg_ir::DType;
 
+/// # Linear algebra: einsum
 impl Tensor {
     /// Einstein summation, as NumPy's and PyTorch's `einsum`: letters name each operand's axes, and the result is the
     /// product of all operands, summed over the letters that the result does not have.

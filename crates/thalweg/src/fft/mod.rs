@@ -235,7 +235,9 @@ impl OneComponent for Complex {
     }
 }
 
-/// Fourier transforms of real numbers. They need the feature `fft`, take f32 and f64, and have gradients of every
+/// # Fourier transforms
+///
+/// Transforms of real numbers. They need the feature `fft`, take f32 and f64, and have gradients of every
 /// order; NaN propagates to all results of its line.
 impl Tensor {
     one_axis_methods! {

@@ -22,6 +22,10 @@ fn way() -> PassMode {
 
 const CREATING: PassMode = PassMode { create: true, keep: true };
 
+/// # Gradients
+///
+/// Functions of the crate: [`grad`], [`no_grad`], [`checkpoint`](crate::checkpoint), [`jvp`](crate::jvp()),
+/// [`hessian`](crate::hessian()).
 impl Tensor {
     /// A leaf with this value, whose gradient [`backward`](Tensor::backward) returns, as `requires_grad_()` in PyTorch:
     /// results computed from it are tracked, too. Clones are the same leaf; a leaf returns itself. For a computed
@@ -49,11 +53,27 @@ impl Tensor {
 
     /// Whether gradients flow through this tensor (`requires_grad` in PyTorch): it is a leaf, or was computed from one
     /// by operations with derivatives.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let w = Tensor::ones([2]).tracked();
+    /// assert!((&w * 2.0).is_tracked() && !w.detach().is_tracked());
+    /// ```
     pub fn is_tracked(&self) -> bool {
         self.node.as_ref().is_some_and(|n| n.carries())
     }
 
     /// An untracked handle to this value: a constant in every backward pass. Records no operation.
+    ///
+    /// See also [`no_grad`](crate::no_grad) for a whole function.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let w = Tensor::new(3.0f32).tracked();
+    /// let y = &w * w.detach();                     // the second factor is a constant
+    /// assert_eq!(y.backward()[&w].item::<f32>()?, 3.0);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     pub fn detach(&self) -> Tensor {
         Tensor::of(self.value.clone())
     }
@@ -87,6 +107,14 @@ impl Tensor {
 
     /// The gradients of `Σ self·dy`: [`backward`](Tensor::backward) from a result of any shape with its gradient `dy`,
     /// as `y.backward(dy)` in PyTorch.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let x = Tensor::new([1.0f32, 2.0]).tracked();
+    /// let gradients = x.square().backward_with(&Tensor::new([1.0f32, 10.0]));
+    /// assert_eq!(gradients[&x].to_vec::<f32>()?, [2.0, 40.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// When shape or dtype differ, and as [`backward`](Tensor::backward).

@@ -17,6 +17,12 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
 
+<<<<<<< HEAD
+=======
+const MAGIC: &[u8; 6] = b"\x93NUMPY";
+
+/// # Files: .npy
+>>>>>>> reference
 impl Tensor {
     /// Reads a `.npy` file onto the default device, as `numpy.load`. Takes every dtype of this crate, in either byte
     /// order, row-major or Fortran-order.
@@ -40,6 +46,15 @@ impl Tensor {
     /// Writes a `.npy` file, little-endian and row-major, as `numpy.save`. bf16 is written as `<V2`, two opaque bytes
     /// in NumPy (`.view(ml_dtypes.bfloat16)` interprets them). Computes the tensor and waits.
     ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let path = std::env::temp_dir().join(format!("thalweg-example-{}.npy", std::process::id()));
+    /// Tensor::new([1i32, 2]).write_npy(&path)?;
+    /// assert_eq!(Tensor::read_npy(&path)?.to_vec::<i32>()?, [1, 2]);
+    /// # std::fs::remove_file(path).unwrap();
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::File`] when the file cannot be written, another error when the value cannot be computed.
     pub fn write_npy(&self, path: impl AsRef<Path>) -> Result<(), Error> {
@@ -48,6 +63,13 @@ impl Tensor {
     }
 
     /// The content of a `.npy` file of this tensor; see [`write_npy`](Tensor::write_npy).
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let bytes = Tensor::new([1i32, 2]).to_npy_bytes()?;
+    /// assert_eq!(Tensor::from_npy_bytes(&bytes)?.to_vec::<i32>()?, [1, 2]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Errors
     /// When the value cannot be computed.

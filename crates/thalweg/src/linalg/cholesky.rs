@@ -5,6 +5,9 @@ use super::factors::Cholesky;
 use super::{lower_half, matrices, squares};
 use crate::{Backward, Tensor};
 
+/// # Linear algebra: Cholesky
+///
+/// With the feature `linalg`.
 impl Tensor {
     /// The lower triangular L of `A = L Lᵀ`, for symmetric positive definite matrices in the last two dimensions, as
     /// `numpy.linalg.cholesky` and `torch.linalg.cholesky`. Reads only the lower triangle of A. Takes f32 and f64.

@@ -5,6 +5,9 @@ use super::spectra::{General, GeneralValues, Symmetric, SymmetricValues};
 use super::{gaps, identity, skew, squares};
 use crate::{Backward, Complex, Tensor};
 
+/// # Linear algebra: eigenvalues
+///
+/// With the feature `linalg`.
 impl Tensor {
     /// The eigenvalues of symmetric matrices in ascending order, and eigenvectors as columns, as `numpy.linalg.eigh`
     /// and `torch.linalg.eigh`. Reads only the lower triangle. The signs of the vectors are arbitrary. Takes f32 and

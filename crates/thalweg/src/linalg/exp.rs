@@ -5,6 +5,9 @@ use super::exponential::Exponential;
 use super::squares;
 use crate::{Backward, Tensor};
 
+/// # Linear algebra: matrix exponential
+///
+/// With the feature `linalg`.
 impl Tensor {
     /// The exponentials of square matrices, `Σ Aᵏ/k!`, as `scipy.linalg.expm` and `torch.linalg.matrix_exp`: by Padé
     /// approximants with scaling and squaring (Higham 2005). Takes f64, and f32, which is computed in f64. A matrix

@@ -5,6 +5,9 @@ use super::factors::{Determinant, Inverse, LogDeterminant};
 use super::{matrices, squares};
 use crate::{Backward, Tensor, custom_grad};
 
+/// # Linear algebra: inverse and determinant
+///
+/// With the feature `linalg`.
 impl Tensor {
     /// The inverses of square matrices, as `numpy.linalg.inv` and `torch.linalg.inv`. For linear systems
     /// [`solve`](Tensor::solve) is faster and more accurate. Takes f32 and f64. NaN propagates. Needs the feature

@@ -6,6 +6,9 @@ use super::solve::{aligned, of_rank};
 use super::{identity, matrices, squares};
 use crate::{Backward, DType, Tensor};
 
+/// # Linear algebra: LU
+///
+/// With the feature `linalg`.
 impl Tensor {
     /// `P`, `L` and `U` of `A = P L U`, as `torch.linalg.lu` and `scipy.linalg.lu`: a permutation of rows, a lower
     /// triangular matrix with unit diagonal, an upper triangular one. For `[m, n]` matrices they are `[m, m]`, `[m, k]`

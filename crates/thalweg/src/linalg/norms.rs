@@ -24,6 +24,9 @@ pub enum MatrixNorm {
     MinusInfinity,
 }
 
+/// # Linear algebra: norms
+///
+/// With the feature `linalg`.
 impl Tensor {
     /// A norm of the matrices in the last two dimensions, as `numpy.linalg.matrix_norm` and `torch.linalg.matrix_norm`.
     /// For norms by singular values, NaN is an error where the result is read; the other norms are NaN then. Needs the

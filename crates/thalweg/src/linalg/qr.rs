@@ -5,6 +5,9 @@ use super::factors::Qr;
 use super::{lower_half, matrices};
 use crate::{Backward, Tensor};
 
+/// # Linear algebra: QR
+///
+/// With the feature `linalg`.
 impl Tensor {
     /// `Q` and `R` of `A = Q R`, orthonormal columns and an upper triangular matrix, as `numpy.linalg.qr` and
     /// `torch.linalg.qr`, in reduced form: for `[m, n]` matrices they are `[m, k]` and `[k, n]` with k the smaller

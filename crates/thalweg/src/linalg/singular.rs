@@ -7,6 +7,9 @@ use super::spectra::{SingularValues, Svd, Vectors};
 use super::{gaps, identity, matrices, skew};
 use crate::{Backward, DType, Tensor, custom_grad};
 
+/// # Linear algebra: singular values
+///
+/// With the feature `linalg`.
 impl Tensor {
     /// `U`, `S` and `Vᵀ` of `A = U diag(S) Vᵀ`, as `numpy.linalg.svd` and `torch.linalg.svd` with
     /// `full_matrices=False`. For `[m, n]` matrices they are `[m, k]`, `[k]` and `[k, n]` with k the smaller size;

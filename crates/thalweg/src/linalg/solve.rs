@@ -26,6 +26,9 @@ pub(super) fn of_rank(x: Tensor, b: &Tensor) -> Tensor {
     if b.rank() == 1 { x.squeeze(-1) } else { x }
 }
 
+/// # Linear algebra: systems of equations
+///
+/// With the feature `linalg`.
 impl Tensor {
     /// The solution X of `A X = B` with this tensor as A, as `numpy.linalg.solve` and `torch.linalg.solve`, by LU with
     /// row pivoting. B is a batch of matrices, or one vector; leading dimensions broadcast. Takes f32 and f64. NaN

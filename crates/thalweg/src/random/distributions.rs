@@ -33,8 +33,9 @@ macro_rules! of_parameters {
                 $name(self, &widened(&parameters.detach())).cast(parameters.dtype())
             }
         )*}
-        /// Random numbers from distributions with a parameter for each element, from the calling thread's generator.
-        /// They have no gradient.
+        /// # Random numbers with a parameter for each element
+        ///
+        /// From the calling thread's generator. They have no gradient.
         impl Tensor {$(
             $(#[$doc])*
             ///
@@ -50,6 +51,12 @@ macro_rules! of_parameters {
 
 of_parameters! {
     /// Draws of 1 with each element as the probability, else 0, as `torch.bernoulli`; NaN counts as 0.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([0.0f32, 1.0]).bernoulli().to_vec::<f32>()?, [0.0, 1.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     bernoulli: "probabilities";
     /// Draws from the exponential distribution with each element as its rate: mean `1/rate`.
     exponential: "rates";
@@ -189,15 +196,30 @@ fn libm_erfc(x: f64) -> f64 {
     thalweg_ir::ElementOp::Erfc.row().meaning.float.expect("it is of floats")(&[x])
 }
 
-/// Random numbers from the calling thread's generator.
+/// # Random numbers of a distribution
+///
+/// From the calling thread's generator.
 impl Tensor {
     /// Uniform numbers on [`low`, `high`), as f32.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let x = Tensor::uniform(-2.0, 2.0, [100]);
+    /// assert!(x.abs().le(2.0).all(..).item::<bool>()?);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     #[track_caller]
     pub fn uniform(low: f64, high: f64, shape: impl Into<Shape>) -> Tensor {
         draw!(g => g.uniform(low, high, shape))
     }
 
     /// Normal numbers with a mean and a standard deviation, as f32.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::normal(5.0, 0.0, [2]).to_vec::<f32>()?, [5.0, 5.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     #[track_caller]
     pub fn normal(mean: f64, std: f64, shape: impl Into<Shape>) -> Tensor {
         draw!(g => g.normal(mean, std, shape))

@@ -228,9 +228,18 @@ fn from_system() -> Generator {
     Generator::seed(std::collections::hash_map::RandomState::new().build_hasher().finish())
 }
 
-/// Random numbers from the calling thread's generator ([`manual_seed`]).
+/// # Random numbers
+///
+/// From the calling thread's generator, which [`manual_seed`] seeds. They do not depend on fusion or on what is read.
 impl Tensor {
     /// Uniform numbers on [0, 1), as f32: every multiple of 2⁻²⁴ is equally likely.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let x = Tensor::rand([100]);
+    /// assert!((x.ge(0.0) & x.lt(1.0)).all(..).item::<bool>()?);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     #[track_caller]
     pub fn rand(shape: impl Into<Shape>) -> Tensor {
         draw!(g => g.rand(shape))
@@ -247,6 +256,11 @@ impl Tensor {
 
     /// Uniform numbers on [0, 1) in this tensor's shape, dtype and device.
     ///
+    /// ```
+    /// # use thalweg::{DType, Tensor};
+    /// assert_eq!(Tensor::zeros_with([2, 3], DType::F64).rand_like().dtype(), DType::F64);
+    /// ```
+    ///
     /// # Panics
     /// When the dtype is not a float.
     #[track_caller]
@@ -255,12 +269,26 @@ impl Tensor {
     }
 
     /// Standard normal numbers (mean 0, variance 1), as f32.
+    ///
+    /// ```
+    /// # use thalweg::{Tensor, manual_seed};
+    /// manual_seed(7);
+    /// let first = Tensor::randn([3]).to_vec::<f32>()?;
+    /// manual_seed(7);
+    /// assert_eq!(Tensor::randn([3]).to_vec::<f32>()?, first);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     #[track_caller]
     pub fn randn(shape: impl Into<Shape>) -> Tensor {
         draw!(g => g.randn(shape))
     }
 
     /// [`randn`](Tensor::randn) with a float dtype, a device or both.
+    ///
+    /// ```
+    /// # use thalweg::{DType, Tensor};
+    /// assert_eq!(Tensor::randn_with([3], DType::F64).dtype(), DType::F64);
+    /// ```
     ///
     /// # Panics
     /// When the dtype is not a float.
@@ -281,6 +309,13 @@ impl Tensor {
     /// Dropout: each element is 0 with probability `p`, else divided by `1 - p`, so that the mean stays (Srivastava et
     /// al. 2014). For training only; omit it in inference.
     ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let x = Tensor::ones([100]).dropout(0.5);
+    /// assert!((x.eq(0.0) | x.eq(2.0)).all(..).item::<bool>()?);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
     /// # Panics
     /// On a dtype that is not a float, or when `p` is not in [0, 1].
     #[track_caller]
@@ -290,6 +325,13 @@ impl Tensor {
 
     /// Integers of a half-open range, as i64. They are equally likely up to a deviation of less than 2⁻³² of the
     /// range's size.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let x = Tensor::randint(0..6, [100]);
+    /// assert!((x.ge(0) & x.lt(6)).all(..).item::<bool>()?);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// When the range is empty.

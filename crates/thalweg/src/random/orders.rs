@@ -63,16 +63,30 @@ impl Generator {
     }
 }
 
-/// Random permutations and choices, from the calling thread's generator.
+/// # Random permutations and choices
+///
+/// From the calling thread's generator.
 impl Tensor {
     /// The integers from 0 to `n` (excluded) in random order, with equal probability of all orders, as i64, as
     /// `torch.randperm`.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::randperm(4).sort(0, false).to_vec::<i64>()?, [0, 1, 2, 3]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     #[track_caller]
     pub fn randperm(n: usize) -> Tensor {
         draw!(g => g.randperm(n))
     }
 
     /// The slices of an axis in random order, as NumPy's `shuffle`.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([3i32, 1, 2]).shuffle(0).sort(0, false).to_vec::<i32>()?, [1, 2, 3]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// When there is no such axis.
@@ -84,6 +98,12 @@ impl Tensor {
     /// `count` indices along the last axis, drawn with the elements as weights, as i64, as `torch.multinomial`. With
     /// `replacement` draws are independent, else no index occurs twice. Weights need not add up to 1. If more distinct
     /// indices are requested than have a weight, the rest have weight 0.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([0.0f32, 1.0]).multinomial(3, true).to_vec::<i64>()?, [1, 1, 1]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// On a dtype that is not a float or rank 0, or when more distinct indices are requested than there are.

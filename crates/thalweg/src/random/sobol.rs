@@ -74,6 +74,7 @@ fn directions(dimension: usize) -> [u32; BITS] {
     v
 }
 
+/// # Quasi-random numbers
 impl Tensor {
     /// `count` points of the Sobol sequence in [0, 1), as rows of `dimensions` coordinates, from point `skip` on. They
     /// equal those of `scipy.stats.qmc.Sobol(scramble=False)` and `torch.quasirandom.SobolEngine`, which begin with the

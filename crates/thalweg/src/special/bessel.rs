@@ -9,6 +9,7 @@ const FAR: (f64, f64) = (1.0 / 4000.0, 1.0 / 8.0);
 
 macro_rules! functions {
     ($($(#[$doc:meta])* $name:ident => $f:expr, $derivative:expr;)*) => {
+        /// # Special functions: Bessel
         impl Tensor {$(
             $(#[$doc])*
             ///

@@ -9,6 +9,7 @@ fn repeated(byte: u8, bits: u32) -> i64 {
     if bits == 64 { all } else { all & ((1 << bits) - 1) }
 }
 
+/// # Counts of bits
 impl Tensor {
     /// The width of the dtype in bits.
     #[track_caller]

@@ -11,6 +11,7 @@ use std::f64::consts::PI;
 /// ln(2π)/2.
 const HALF_LOG_TWO_PI: f64 = 0.918_938_533_204_672_8;
 
+/// # Special functions: gamma
 impl Tensor {
     /// `ln |Γ(x)|`, as `scipy.special.gammaln` and `torch.lgamma`. ∞ at 0, at negative integers and at ±∞; NaN for NaN.
     /// Takes floats. Its derivative is [`digamma`](Tensor::digamma).
@@ -33,6 +34,12 @@ impl Tensor {
 
     /// `ψ(x) = Γ′(x)/Γ(x)`, as `scipy.special.digamma` and `torch.digamma`. -∞ at 0, ∞ at -0, NaN at negative integers
     /// and -∞. Takes floats. Its derivative is [`trigamma`](Tensor::trigamma).
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert!(Tensor::new(1.0f64).digamma().allclose(-0.5772156649015329, 1e-12, 0.0)?);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// On a dtype that is not a float.

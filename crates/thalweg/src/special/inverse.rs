@@ -76,9 +76,16 @@ const FAR_TAIL: Ratio = (
     ],
 );
 
+/// # Special functions: inverse error function
 impl Tensor {
     /// The inverse of [`erf`](Tensor::erf), as `scipy.special.erfinv` and `torch.erfinv`: ±∞ at ±1, NaN outside [-1, 1].
     /// Takes floats. Its derivative is `√π/2·e^(y²)`.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert!(Tensor::new(0.5f64).erfinv().allclose(0.476936276204, 1e-9, 0.0)?);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// On a dtype that is not a float.

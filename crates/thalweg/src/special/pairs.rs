@@ -27,9 +27,16 @@ fn negative(x: &Tensor) -> Tensor {
     x.lt(0.0) | (x.eq(0.0) & x.detach().recip().lt(0.0))
 }
 
+/// # Special functions of two operands
 impl Tensor {
     /// `ln(eᵃ + eᵇ)`, without overflow, as `numpy.logaddexp`. Takes floats; NaN if either is NaN. The gradient is
     /// divided by a softmax.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert!(Tensor::new(1000.0f32).logaddexp(1000.0).allclose(1000.6931, 1e-6, 0.0)?);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// On a dtype that is not a float, or when dtypes differ or shapes do not broadcast.
@@ -71,6 +78,12 @@ impl Tensor {
 
     /// `x·ln y`, and 0 if `x` is 0, unless `y` is NaN: as `scipy.special.xlogy` and `torch.xlogy`. Takes floats.
     ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([0.0f32, 2.0]).xlogy(Tensor::new([0.0f32, 1.0])).to_vec::<f32>()?, [0.0, 0.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
     /// # Panics
     /// On a dtype that is not a float, or when dtypes differ or shapes do not broadcast.
     #[track_caller]
@@ -95,6 +108,12 @@ impl Tensor {
 
     /// The magnitude of `self` with the sign of `other`, including that of -0, as `numpy.copysign`. NaN counts as
     /// positive. Takes floats.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([1.0f32, -2.0]).copysign(-0.0).to_vec::<f32>()?, [-1.0, -2.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// On a dtype that is not a float, or when dtypes differ or shapes do not broadcast.
@@ -123,6 +142,12 @@ impl Tensor {
     /// ([`rem`](Tensor::rem) has the sign of `b`). Division by 0 gives NaN for floats and 0 for integers. Takes floats
     /// and integers.
     ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([7i32, -7]).fmod(3).to_vec::<i32>()?, [1, -1]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
     /// # Panics
     /// On bool, or when dtypes differ or shapes do not broadcast.
     #[track_caller]
@@ -150,6 +175,12 @@ impl Tensor {
 
     /// 0 below 0, 1 above, and `at_zero` at 0, as `numpy.heaviside`; NaN for NaN. Takes floats.
     ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([-1.0f32, 0.0, 2.0]).heaviside(0.5).to_vec::<f32>()?, [0.0, 0.5, 1.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
     /// # Panics
     /// On a dtype that is not a float, or when dtypes differ or shapes do not broadcast.
     #[track_caller]
@@ -163,6 +194,12 @@ impl Tensor {
     /// `self` rounded to `digits` decimal digits after the point, halves to even, as `numpy.round(x, digits)`; negative
     /// digits are before the point. The intermediate product with 10^digits may have a rounding error, as in NumPy.
     /// Takes floats.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert!(Tensor::new(3.14159f64).round_to(2).allclose(3.14, 1e-12, 0.0)?);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// On a dtype that is not a float.

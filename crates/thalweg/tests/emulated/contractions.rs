@@ -236,7 +236,7 @@ fn attention_is_one_launch() {
 /// Values whose rows are not aligned to 16 bytes, large enough to be copied first.
 #[test]
 fn attention_over_unaligned_values_copies_them() {
-    let (m, n, d, v) = (1024, 2048, 16, 129);
+    let (m, n, d, v) = (1536, 2048, 16, 90);
     check("attention", &[&[m, d], &[n, d], &[n, v], &[m, n]], (DType::BF16, 8e-2), 2, attention);
 }
 

@@ -131,3 +131,19 @@ fn an_unknown_device_in_the_environment_is_named() {
     let (ok, text) = run("cuda:999");
     assert!(!ok && text.contains("the default device: cuda:999: "), "{text}");
 }
+
+#[test]
+fn indices_and_sizes_are_any_integers() {
+    let x = Tensor::arange(12).reshape([3, 4]);
+    let size = x.size(1i64);
+    assert_eq!((size, x.size(-1isize), x.size(1usize), x.size(1i32)), (4, 4, 4, 4));
+    let last = [11.0f32];
+    for row in [x.select(0, 2usize), x.select(0usize, -1i32), x.select(0i32, 2i64), x.index_axis(-2, -1isize)] {
+        for part in [row.narrow(0, size - 1, 1), row.narrow(0usize, -1, 1usize), row.narrow(-1i64, 3i64, 1isize)] {
+            assert_eq!(part.to_vec::<f32>().unwrap(), last);
+            assert_eq!(part.expand(size).numel(), 4);
+            assert_eq!((part.expand([2i32, -1]).dims(), part.expand((size, 1i64)).dims()), (&[2, 1][..], &[4, 1][..]));
+        }
+    }
+    assert_eq!(x.select_scatter(0, 2usize, 0).sum(..).item::<f32>().unwrap(), 28.0);
+}

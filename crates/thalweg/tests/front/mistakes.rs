@@ -97,6 +97,9 @@ fn of_views() {
         x.slice((.., -4)) => "slice: index -4 is out of range for axis 1 of [2, 3, 4]";
         x.slice((..).by(0)) => "slice: the step of axis 0 is 0";
         x.index_axis(2, 4) => "index_axis: index 4 is out of range for axis 2 of [2, 3, 4]";
+        x.narrow(1, -4, 2) => "narrow: 2 elements from -4 on are not in axis 1 of [2, 3, 4]";
+        x.narrow(1, 0, -1) => "narrow: -1 elements from 0 on are not in axis 1 of [2, 3, 4]";
+        x.narrow(1, usize::MAX, 2) => "narrow: 2 elements from 9223372036854775807 on are not in axis 1 of [2, 3, 4]";
         x.narrow(1, 2, 2) => "narrow: 2 elements from 2 on are not in axis 1 of [2, 3, 4]";
         x.window(2, 5, 1) => "window: size 5 is over the 4 elements of axis 2 of [2, 3, 4]";
         x.window(2, 1, 0) => "window: size 1 and step 0 must be above 0";

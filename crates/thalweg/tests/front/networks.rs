@@ -133,3 +133,45 @@ fn dropout_keeps_the_mean() {
     assert_eq!(x.dropout(0.0).to_vec::<f32>().unwrap(), vec![1.0; 100_000]);
     assert_eq!(x.dropout(1.0).sum(..).item::<f32>().unwrap(), 0.0);
 }
+
+/// Literals from the definition, in double precision.
+#[test]
+fn window_functions_are_torchs() {
+    let windows: [fn(usize, bool, DType) -> Tensor; 3] =
+        [Tensor::hann_window_with, Tensor::hamming_window_with, Tensor::blackman_window_with];
+    let periodic = [
+        [0.0, 0.34549150, 0.90450850, 0.90450850, 0.34549150],
+        [0.08, 0.39785218, 0.91214782, 0.91214782, 0.39785218],
+        [0.0, 0.20077014, 0.84922986, 0.84922986, 0.20077014],
+    ];
+    let symmetric = [[0.0, 0.5, 1.0, 0.5, 0.0], [0.08, 0.54, 1.0, 0.54, 0.08], [0.0, 0.34, 1.0, 0.34, 0.0]];
+    for (i, window) in windows.into_iter().enumerate() {
+        near(&window(5, true, DType::F64), &periodic[i]);
+        near(&window(5, false, DType::F64), &symmetric[i]);
+        // 1 alone, and nothing; a narrow dtype is rounded once.
+        near(&window(1, true, DType::F32), &[1.0]);
+        near(&window(1, false, DType::F32), &[1.0]);
+        assert_eq!(window(0, true, DType::F32).dims(), [0]);
+        let narrow = window(5, true, DType::BF16);
+        let rounded = window(5, true, DType::F32).cast(DType::BF16);
+        assert_eq!(narrow.to_f64_vec().unwrap(), rounded.to_f64_vec().unwrap());
+    }
+    near(&Tensor::hann_window(5), &periodic[0]);
+    near(&Tensor::hamming_window(5), &periodic[1]);
+    near(&Tensor::blackman_window(5), &periodic[2]);
+}
+
+#[test]
+fn vectors_are_normalised_as_torch_does() {
+    let x = Tensor::new([[3.0f64, -4.0], [0.0, 0.0], [1e-3, 0.0]]);
+    near(&x.normalize(2.0, 1, 1e-12), &[0.6, -0.8, 0.0, 0.0, 1.0, 0.0]);
+    near(&x.normalize(1.0, -1, 1e-12), &[3.0 / 7.0, -4.0 / 7.0, 0.0, 0.0, 1.0, 0.0]);
+    near(&x.normalize(f64::INFINITY, 0, 1e-12), &[1.0, -1.0, 0.0, 0.0, 1e-3 / 3.0, 0.0]);
+    near(&x.normalize(2.0, 1, 0.1), &[0.6, -0.8, 0.0, 0.0, 0.01, 0.0]);
+    near(&x.slice(0).normalize(2.0, .., 1e-12), &[0.6, -0.8]);
+    assert_eq!(Tensor::zeros([0, 3]).normalize(f64::INFINITY, 0, 1e-12).dims(), [0, 3]);
+    // Orthogonal to the vector; of zeros 1/eps.
+    let x = x.tracked();
+    let gradient = (x.normalize(2.0, 1, 0.1) * Tensor::new([1.0f64, 0.0])).sum(..).backward()[&x].clone();
+    near(&gradient, &[16.0 / 125.0, 12.0 / 125.0, 10.0, 0.0, 10.0, 0.0]);
+}

@@ -163,13 +163,7 @@ pub fn call(entry: &str, c: &Call) -> Option<Vec<Tensor>> {
         "norm" | "norm:fro" | "norm:inf" => one(norm(c, c.opt_float("p").unwrap_or(2.0))),
         "linalg.vector_norm" => one(norm(c, c.float("ord"))),
         "dist" => one((c.x() - c.t("other")).norm_p(c.float("p"), ..)),
-        "nn.functional.normalize" => {
-            let norm = match c.float("p") {
-                2.0 => c.x().norm_keepdim(c.axes("dim")),
-                p => c.x().norm_p_keepdim(p, c.axes("dim")),
-            };
-            one(c.x() / norm.maximum(c.float("eps")))
-        }
+        "nn.functional.normalize" => one(c.x().normalize(c.float("p"), c.axes("dim"), c.float("eps"))),
         "nn.functional.pairwise_distance" => {
             let difference = c.x() - c.t("other") + c.float("eps");
             let norm = difference.norm_p_keepdim(c.float("p"), -1);
