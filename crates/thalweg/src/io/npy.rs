@@ -17,12 +17,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
 
-<<<<<<< HEAD
-=======
-const MAGIC: &[u8; 6] = b"\x93NUMPY";
-
 /// # Files: .npy
->>>>>>> reference
 impl Tensor {
     /// Reads a `.npy` file onto the default device, as `numpy.load`. Takes every dtype of this crate, in either byte
     /// order, row-major or Fortran-order.
