@@ -10,7 +10,7 @@ use thalweg_ir::{DType, ElementOp, Monoid, Scalar};
 use thalweg_kernel::{AccessClass, Body, BodyBuilder, Node};
 
 /// A body that gathers from a table at data-dependent positions.
-fn gathers(r: &mut Rng, dtype: DType, class: AccessClass, per_row: bool) -> Body {
+pub fn gathers(r: &mut Rng, dtype: DType, class: AccessClass, per_row: bool) -> Body {
     let mut b = BodyBuilder::new(true);
     let mut operand = 0;
     let at = if per_row { AccessClass::Uniform } else { AccessClass::Contiguous };

@@ -121,7 +121,7 @@ pub fn region(r: &mut Rng, dtypes: &[DType], depth: usize) -> Loop {
 }
 
 /// A body that stores the results of a loop, between other operations, and folds some.
-fn body(r: &mut Rng, dtypes: &[DType], folds: bool) -> Body {
+pub fn body(r: &mut Rng, dtypes: &[DType], folds: bool) -> Body {
     let mut b = BodyBuilder::new(true);
     let mut operand = 0;
     let mut of = |b: &mut BodyBuilder, l: Loop, per_row: bool| -> Vec<(NodeId, DType)> {
@@ -160,7 +160,7 @@ fn body(r: &mut Rng, dtypes: &[DType], folds: bool) -> Body {
     b.finish()
 }
 
-const KINDS: [&[DType]; 3] = [
+pub const KINDS: [&[DType]; 3] = [
     &[DType::F32, DType::I32, DType::Bool],
     &[DType::F64, DType::F32, DType::I32, DType::Bool],
     &[DType::I32, DType::Bool],

@@ -6,6 +6,7 @@ mod encoder;
 mod evaluate;
 mod gathers;
 mod loops;
+mod machine_code;
 pub(crate) mod memory;
 mod product;
 mod random;

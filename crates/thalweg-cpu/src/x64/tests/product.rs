@@ -43,6 +43,11 @@ fn all(isa: Isa) -> impl Iterator<Item = (Arithmetic, Form)> {
     [F32, F64].into_iter().flat_map(move |a| forms(isa).into_iter().map(move |form| (a, form))).chain(narrow)
 }
 
+/// Code of every function of an instruction set, with its arithmetic and form.
+pub fn assembled(isa: Isa) -> impl Iterator<Item = (String, String, Vec<u8>)> {
+    all(isa).map(move |(a, form)| (format!("{a:?}"), format!("{form:?}"), assemble(isa, a, form)))
+}
+
 /// Instruction that adds products to a sum.
 fn adds_products(arithmetic: Arithmetic) -> Mnemonic {
     match arithmetic {
