@@ -1,22 +1,22 @@
 //! Placement of the accumulators of a pass: in registers above those of the allocator, or in the frame.
 
 use super::asm::*;
-use super::isa::Isa;
+use super::target::Combine;
 use super::vir::{Accumulate, Vir};
-use thalweg_ir::{DType, Monoid};
+use thalweg_ir::Monoid;
 
 /// Number of accumulator lanes of a row's fold.
 pub const LANES: usize = thalweg_kernel::order::LANES;
-/// Minimum mask registers left to the allocator if folds use the others (`MIN_MASKS`), and all that there are.
+/// Minimum mask registers left to the allocator if folds use the others.
 const MIN_MASKS: usize = 3;
-const MASKS: usize = 5;
 
 /// Placement of the accumulators of a pass.
 pub struct Accumulators {
     pub copies: usize,
     /// Register by fold, then by copy of the step; `None` is in the frame.
     pub registers: Vec<Option<u8>>,
-    /// Register that flags NaN, by fold: a mask register (AVX2: a vector register); `None` is in the frame.
+    /// Register that flags NaN, by fold: a mask register, or a vector register where masks are vectors; `None` is in the
+    /// frame.
     pub nan: Vec<Option<u8>>,
     /// Offset of the frame vectors: accumulators, then NaN flags by fold.
     pub homes: i32,
@@ -34,29 +34,23 @@ pub fn tracks_nan(f: &Accumulate) -> bool {
     f.dtype.is_float() && matches!(f.op, Monoid::Max | Monoid::Min)
 }
 
-/// Whether the AVX2 sequence of a fold needs a third temporary.
-fn needs_third(f: &Accumulate) -> bool {
-    match f.dtype {
-        DType::I64 => f.op == Monoid::Prod,
-        DType::U64 => matches!(f.op, Monoid::Prod | Monoid::Max | Monoid::Min),
-        _ => false,
-    }
-}
-
 impl Accumulators {
     /// Placement for the folds of a pass whose step needs `need` registers; at most `limit` accumulators in registers.
     pub fn new(v: &Vir, need: usize, limit: Option<usize>) -> Accumulators {
-        let evex = v.isa == Isa::Avx512;
-        let top = v.isa.registers();
+        let mask_registers = v.target.mask_registers();
+        let top = v.target.vectors;
         let copies = LANES / v.lanes;
-        let extra = |f: &&Accumulate| tracks_nan(f) && !evex;
+        let extra = |f: &&Accumulate| tracks_nan(f) && !mask_registers;
         let wanted = v.folds.len() * copies + v.folds.iter().filter(extra).count();
-        let third = !evex && v.folds.iter().any(needs_third);
+        let more = v.folds.iter().map(|f| match (v.target.combine)(f.op, f.dtype) {
+            Some(Combine::Sequence { temporaries }) => temporaries.saturating_sub(1),
+            _ => 0,
+        });
         let room = |spare: usize| {
             let all = top - spare;
             (all - need.clamp(4, all / 2)).min(limit.unwrap_or(top))
         };
-        let mut spare = if evex { 1 } else { 2 + third as usize };
+        let mut spare = if mask_registers { 1 } else { 2 } + more.max().unwrap_or(0);
         if room(spare) < wanted {
             spare = 4;
         }
@@ -69,10 +63,10 @@ impl Accumulators {
                 next as u8
             })
         };
-        let mut masks = MASKS;
+        let mut masks = v.target.masks();
         let mut nan = vec![];
         for f in &v.folds {
-            nan.push(match (tracks_nan(f), evex) {
+            nan.push(match (tracks_nan(f), mask_registers) {
                 (true, true) if masks > MIN_MASKS => {
                     masks -= 1;
                     Some(masks as u8 + 1)

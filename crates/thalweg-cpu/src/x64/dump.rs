@@ -45,9 +45,9 @@ fn listing(body: &Body, report: &Report, loops: &[Listed<'_>]) -> String {
 
 /// Name of a register, by the class and width of the value in it.
 fn register(isa: Isa, inst: &Inst, reg: u8) -> String {
-    let width = match (isa, inst.len) {
-        (_, 0) => "xmm",
-        (_, 1) => "ymm",
+    let width = match inst.width {
+        0..=16 => "xmm",
+        32 => "ymm",
         _ => "zmm",
     };
     match inst.class {
@@ -57,7 +57,7 @@ fn register(isa: Isa, inst: &Inst, reg: u8) -> String {
     }
 }
 
-/// Text of one machine operation: `zmm3 = v9: Rvm 58(v7 in zmm1, v2 in memory)`.
+/// Text of one machine operation: `zmm3 = v9: Add(v7 in zmm1, v2 in memory)`.
 fn operation(isa: Isa, program: &Program, step: &Step) -> String {
     let named = |val: super::Val, reg: u8| register(isa, &program.insts[val.at()], reg);
     match *step {
@@ -68,8 +68,7 @@ fn operation(isa: Isa, program: &Program, step: &Step) -> String {
                 Loc::Home => format!("v{} in memory", vals[i].at()),
             };
             let args: Vec<String> = (0..inst.nargs as usize).map(argument).collect();
-            let code = if inst.code.opcode != 0 { format!(" {:02x}", inst.code.opcode) } else { String::new() };
-            format!("{} = v{at}: {:?}{code}({})", register(isa, inst, dst), inst.op, args.join(", "))
+            format!("{} = v{at}: {:?}({})", register(isa, inst, dst), inst.op, args.join(", "))
         }
         Step::Reload { val, reg } => format!("{} = v{} from memory", named(val, reg), val.at()),
         Step::Fresh { val, reg } => format!("{} = v{} from memory, to be written over", named(val, reg), val.at()),
@@ -94,9 +93,9 @@ mod tests {
         let e = b.element(ElementOp::Exp, &[x]);
         b.store(e, y);
         let body = b.finish();
-        let v = lower::lower(&body, Isa::Avx2).unwrap();
+        let v = lower::lower(&body, Isa::Avx2.target()).unwrap();
         let line = schedule::unroll(&v, &schedule::order(&v), 1, 1, false);
-        let allocation = regalloc::allocate(&line, Isa::Avx2, Limits { vectors: 16, masks: 5 }).unwrap();
+        let allocation = regalloc::allocate(&line, v.target, Limits { vectors: 16, masks: 5 }).unwrap();
         let (_, report) = assemble(&body, Isa::Avx2, Knobs::default()).unwrap();
         let text = listing(&body, &report, &[("main loop".into(), &line, &allocation)]);
         assert!(text.contains("%1 = exp %0: f32") && text.contains("main loop"), "{text}");

@@ -12,6 +12,7 @@ use super::isa::Isa;
 use super::ops;
 use super::regalloc::{Allocation, Loc, Step};
 use super::schedule::Program;
+use super::select::{self, Encoding, Form, fused_form};
 use super::turn_code::TurnCode;
 use super::vir::{CACHED, Class, DOWNWARDS, Inst, Op, Source, Val, Vir};
 use crate::row_call::ACCESS_WORDS;
@@ -37,6 +38,7 @@ pub type Allocated<'a> = (&'a Program, &'a Allocation);
 /// A function under construction.
 pub struct Emit<'a> {
     pub a: Asm,
+    pub isa: Isa,
     /// The step being emitted.
     pub v: &'a Vir,
     pub accesses: &'a [Access],
@@ -70,15 +72,21 @@ pub struct Emit<'a> {
     pub descents: Vec<(u16, u8)>,
 }
 
+/// Encoded vector length of that many bytes, as a whole register if it is shorter than one.
+pub fn len(width: u8) -> u8 {
+    (width.max(16) / 16).trailing_zeros() as u8
+}
+
 pub fn reg(r: u8) -> Rm {
     Rm::Reg(r)
 }
 
 impl<'a> Emit<'a> {
     /// An empty function, whose first step is `v`.
-    pub fn new(v: &'a Vir, accesses: &'a [Access]) -> Emit<'a> {
+    pub fn new(isa: Isa, v: &'a Vir, accesses: &'a [Access]) -> Emit<'a> {
         Emit {
-            a: Asm::new(v.isa),
+            a: Asm::new(isa),
+            isa,
             v,
             accesses,
             pool: Vec::new(),
@@ -103,7 +111,7 @@ impl<'a> Emit<'a> {
 
 impl<'a> Emit<'a> {
     pub fn avx512(&self) -> bool {
-        self.v.isa == Isa::Avx512
+        self.isa == Isa::Avx512
     }
     pub fn arg(&self, access: u16, word: i32) -> Rm {
         at(R13, (access as i32 * ACCESS_WORDS as i32 + word) * 8)
@@ -118,8 +126,12 @@ impl<'a> Emit<'a> {
         at(RBX, 64 * value as i32)
     }
     pub fn vector(&mut self, c: Code, len: u8, r: u8, vvvv: u8, rm: Rm, imm: Option<u8>) {
-        let c = ops::vex(c, self.v.isa);
+        let c = ops::vex(c, self.isa);
         self.a.op(c, len, r, vvvv, rm, Extra { imm, ..Extra::default() });
+    }
+    /// Encoded length of a vector of lanes of that many bytes.
+    pub fn len(&self, lane: u8) -> u8 {
+        len(self.v.width(lane))
     }
     pub fn full(&self) -> u8 {
         if self.avx512() { 2 } else { 1 }
@@ -175,7 +187,7 @@ impl<'a> Emit<'a> {
                 let n = self.v.lanes as u64;
                 let first = inst.step as u64 * n;
                 let mut bytes: Vec<u8> = (first..first + n).flat_map(|i| i.to_le_bytes()[..lane].to_vec()).collect();
-                bytes.resize(self.v.isa.bytes(), 0);
+                bytes.resize(self.isa.bytes(), 0);
                 (Rm::Pool(self.place(bytes, (inst.step as u64 | self.salt, 16 + lane as u64), 64)), false)
             }
             Op::Table => {
@@ -205,7 +217,9 @@ impl<'a> Emit<'a> {
     pub fn steps(&mut self, prog: Allocated) {
         for s in &prog.1.steps {
             match *s {
-                Step::Run { at, dst, vals, locs, form } => self.run(prog, at, dst, vals, locs, form),
+                Step::Run { at, dst, vals, locs, overwritten, memory } => {
+                    self.run(prog, at, dst, vals, locs, (overwritten, memory));
+                }
                 Step::Reload { val, reg } | Step::Fresh { val, reg } => self.reload(prog, val, reg),
                 Step::Copy { from, to, .. } => self.vector(ops::MOVAPS, self.full(), to, 0, reg(from), None),
                 Step::Spill { val, reg: r } => {
@@ -220,71 +234,44 @@ impl<'a> Emit<'a> {
         }
     }
 
-    fn run(&mut self, prog: Allocated, at: u32, dst: u8, vals: [Val; 3], locs: [Loc; 3], form: i8) {
+    /// Emits an instruction; `how` as in [`Step::Run`].
+    fn run(
+        &mut self,
+        prog: Allocated,
+        at: u32,
+        dst: u8,
+        vals: [Val; 3],
+        locs: [Loc; 3],
+        how: (Option<u8>, Option<u8>),
+    ) {
         let inst = prog.0.insts[at as usize];
         let r = |k: usize| match locs[k] {
             Loc::Reg(r) => r,
             Loc::Home => 0,
         };
-        let mut x = Extra { imm: inst.code.imm.then_some(inst.imm), ..Extra::default() };
-        let mut code = inst.code;
-        let mut memory = |e: &mut Self, k: usize| match locs[k] {
-            Loc::Reg(r) => reg(r),
-            Loc::Home => {
-                let (home, one) = e.home(prog, vals[k]);
-                x.broadcast = one;
-                home
-            }
-        };
+        if let Some(encoding) = select::encoding(self.avx512(), &inst) {
+            return self.single(prog, &inst, encoding, dst, vals, locs, how);
+        }
         match inst.op {
-            Op::Rvm | Op::Rm if inst.class == Class::Mask && is_mask_op(code) => {
-                let two = inst.op == Op::Rvm;
-                let (vvvv, rm) = if two { (r(0), r(1)) } else { (0, r(0)) };
-                self.mask_op(code, two as u8, dst, vvvv, reg(rm));
-            }
-            Op::Rvm => {
-                let rm = memory(self, 1);
-                self.a.op(code, inst.len, dst, r(0), rm, x);
-            }
-            Op::Rm => {
-                let rm = memory(self, 0);
-                self.a.op(code, inst.len, dst, 0, rm, x);
-            }
-            Op::Mr => self.a.op(code, inst.len, r(0), 0, reg(dst), x),
-            Op::Shift => self.a.op(code, inst.len, code.ext, dst, reg(r(0)), x),
-            Op::Fma => {
-                code.opcode = code.opcode.wrapping_add_signed(form);
-                let rm = memory(self, 2);
-                self.a.op(code, inst.len, dst, r(1), rm, x);
-            }
-            Op::BlendM => {
-                let rm = memory(self, 1);
-                x.mask = r(0);
-                self.a.op(code, inst.len, dst, r(2), rm, x);
-            }
-            Op::BlendV => {
-                let rm = memory(self, 1);
-                x.imm = Some(r(0) << 4);
-                self.a.op(code, inst.len, dst, r(2), rm, x);
-            }
-            Op::KConst => {
+            Op::MaskConst => {
                 let code = if inst.imm == 1 { ops::KXNOR } else { ops::KXOR };
                 self.mask_op(code, 1, dst, dst, reg(dst));
             }
-            Op::Merge => self.merge_with_memory(prog.0.tail, &inst, dst, r(0), (inst.nargs == 2).then(|| r(1))),
-            Op::Fold => {
-                let rm = memory(self, 0);
-                self.fold(prog.0.tail, &inst, (rm, x.broadcast), (inst.nargs == 2).then(|| r(1)));
+            Op::Merge(..) => self.merge_with_memory(prog.0.tail, &inst, dst, r(0), (inst.nargs == 2).then(|| r(1))),
+            Op::Fold(..) => {
+                let x = self.operand(prog, vals[0], locs[0]);
+                self.fold(prog.0.tail, &inst, x, (inst.nargs == 2).then(|| r(1)));
             }
             Op::Set => self.set_value(inst.aux as u16, prog.0.insts[vals[0].at()].lane, r(0)),
             Op::StoreOne => self.store_one(&inst, r(0)),
-            Op::Load | Op::Store => self.access(prog.0.tail, &inst, if inst.op == Op::Load { dst } else { r(0) }, locs),
+            Op::Load(_) => self.access(prog.0.tail, &inst, dst, locs),
+            Op::Store(_) => self.access(prog.0.tail, &inst, r(0), locs),
             Op::Gather => self.gather(prog.0.tail, &inst, dst, r(0), (inst.nargs == 2).then(|| r(1))),
-            Op::Step => self.splat(R14, inst.lane, inst.len, dst),
+            Op::Step => self.splat(R14, inst.lane, len(inst.width), dst),
             Op::StepLow => {
                 self.strided_address(&inst, inst.imm);
                 self.a.arith_imm(4, reg(RAX), 3);
-                self.splat(RAX, 4, inst.len, dst);
+                self.splat(RAX, 4, len(inst.width), dst);
             }
             Op::Guard => self.guard(prog, vals[0], r(0)),
             Op::Put => self.put_value(&inst, r(0)),
@@ -292,7 +279,70 @@ impl<'a> Emit<'a> {
             Op::Loop => self.turns(inst.aux as usize, prog.0.tail),
             Op::Exit => self.exit(dst, r(0)),
             Op::Carry => self.carry(prog, inst.aux, r(0)),
-            Op::Const | Op::Table | Op::Iota | Op::Slot => unreachable!("invariants are not executed"),
+            _ => unreachable!("invariants are not executed, and other meanings have an encoding"),
+        }
+    }
+
+    /// Operand of an argument, and whether it is a single element in memory (for broadcasts).
+    fn operand(&mut self, prog: Allocated, val: Val, loc: Loc) -> (Rm, bool) {
+        match loc {
+            Loc::Reg(r) => (reg(r), false),
+            Loc::Home => self.home(prog, val),
+        }
+    }
+
+    /// Emits one instruction.
+    #[allow(clippy::too_many_arguments, reason = "the fields of a step, taken apart")]
+    fn single(
+        &mut self,
+        prog: Allocated,
+        inst: &Inst,
+        Encoding { form, mut code, imm }: Encoding,
+        dst: u8,
+        vals: [Val; 3],
+        locs: [Loc; 3],
+        (overwritten, memory): (Option<u8>, Option<u8>),
+    ) {
+        let r = |k: usize| match locs[k] {
+            Loc::Reg(r) => r,
+            Loc::Home => 0,
+        };
+        let mut x = Extra { imm: code.imm.then_some(imm), ..Extra::default() };
+        let len = len(inst.width);
+        let mut operand = |e: &mut Self, k: usize| {
+            let (rm, one) = e.operand(prog, vals[k], locs[k]);
+            x.broadcast = one;
+            rm
+        };
+        match form {
+            Form::MaskRvm => self.mask_op(code, 1, dst, r(0), reg(r(1))),
+            Form::MaskRm => self.mask_op(code, 0, dst, 0, reg(r(0))),
+            Form::Rvm => {
+                let rm = operand(self, 1);
+                self.a.op(code, len, dst, r(0), rm, x);
+            }
+            Form::Rm => {
+                let rm = operand(self, 0);
+                self.a.op(code, len, dst, 0, rm, x);
+            }
+            Form::Mr => self.a.op(code, len, r(0), 0, reg(dst), x),
+            Form::Shift => self.a.op(code, len, code.ext, dst, reg(r(0)), x),
+            Form::Fma => {
+                let (vvvv, rm, distance) = fused_form(overwritten.unwrap_or(2), memory);
+                code.opcode = code.opcode.wrapping_add_signed(distance);
+                let rm = operand(self, rm);
+                self.a.op(code, len, dst, r(vvvv), rm, x);
+            }
+            Form::BlendM => {
+                let rm = operand(self, 1);
+                x.mask = r(0);
+                self.a.op(code, len, dst, r(2), rm, x);
+            }
+            Form::BlendV => {
+                let rm = operand(self, 1);
+                x.imm = Some(r(0) << 4);
+                self.a.op(code, len, dst, r(2), rm, x);
+            }
         }
     }
 
@@ -308,35 +358,36 @@ impl<'a> Emit<'a> {
 
     fn access(&mut self, tail: bool, inst: &Inst, r: u8, locs: [Loc; 3]) {
         let size = inst.imm;
-        let load = inst.op == Op::Load;
+        let load = matches!(inst.op, Op::Load(_));
+        let (code, len) = (select::access(inst), len(inst.width));
         let downwards = load && inst.aux & DOWNWARDS != 0;
         let upper = (tail && downwards && (self.avx512() || size >= 4)).then(|| self.upper_lanes(inst));
         let mem = self.neighbours(inst);
-        let mut x = Extra { imm: inst.code.imm.then_some(0), ..Extra::default() };
+        let mut x = Extra { imm: code.imm.then_some(0), ..Extra::default() };
         if tail && self.avx512() {
             x.mask = upper.unwrap_or(7);
             x.zero = load;
-            return self.a.op(inst.code, inst.len, r, 0, mem, x);
+            return self.a.op(code, len, r, 0, mem, x);
         }
         if tail && size >= 4 {
             let mask = match locs[if load { 0 } else { 1 }] {
                 Loc::Reg(m) => upper.unwrap_or(m),
                 Loc::Home => unreachable!("masks of moves are in registers"),
             };
-            let code = if load { ops::MASKMOV } else { ops::MASKMOV_STORE }[(size == 8) as usize];
+            let masked = if load { ops::MASKMOV } else { ops::MASKMOV_STORE }[(size == 8) as usize];
             // The pd form has W = 0, too.
-            return self.a.op(Code { w: false, ..code }, inst.len, r, mask, mem, x);
+            return self.a.op(Code { w: false, ..masked }, len, r, mask, mem, x);
         }
         if !tail {
-            let whole = size as usize * self.v.lanes == 16 << inst.len;
+            let whole = size as usize * self.v.lanes == 16 << len;
             let past = !load && whole && inst.aux & CACHED == 0 && inst.aux / 2 < self.streaming as u64;
-            let code = if past { ops::MOVNTPS } else { inst.code };
-            return self.a.op(code, inst.len, r, 0, mem, x);
+            let code = if past { ops::MOVNTPS } else { code };
+            return self.a.op(code, len, r, 0, mem, x);
         }
         // Narrow elements of the last step are copied through the frame, byte by byte.
         let scratch = at(RSP, self.scratch);
         if !load {
-            self.a.op(inst.code, inst.len, r, 0, scratch, x);
+            self.a.op(code, len, r, 0, scratch, x);
         }
         let (outside, inside) = if load { (RSI, RDI) } else { (RDI, RSI) };
         self.a.lea(outside, mem);
@@ -353,7 +404,7 @@ impl<'a> Emit<'a> {
         }
         self.a.raw(&[0xF3, 0xA4]); // rep movsb
         if load {
-            self.a.op(inst.code, inst.len, r, 0, scratch, x);
+            self.a.op(code, len, r, 0, scratch, x);
         }
     }
 
@@ -381,15 +432,15 @@ impl<'a> Emit<'a> {
         self.a.lea(RCX, Rm::Pool(place));
         self.a.load(RAX, at(RSP, FRAME_COUNT));
         let mask = Rm::Mem { base: RCX, index: Some((RAX, 4)), disp: 0 };
-        let t = self.v.isa.registers() as u8 - 1;
+        let t = self.isa.registers() as u8 - 1;
         let code = if inst.imm == 8 { ops::MOVSX_DQ } else { ops::MOVUPS[0] };
-        self.vector(code, inst.len, t, 0, mask, None);
+        self.vector(code, len(inst.width), t, 0, mask, None);
         t
     }
 
     /// Memory operand of the step's contiguous elements.
     fn neighbours(&mut self, inst: &Inst) -> Rm {
-        if inst.op == Op::Load && inst.aux & DOWNWARDS != 0 {
+        if matches!(inst.op, Op::Load(_)) && inst.aux & DOWNWARDS != 0 {
             let base = self.pointer(inst.aux as u32 as u64, RCX);
             self.a.scalar(true, &[0x89], R14, reg(RAX), 0); // mov rax, r14
             self.a.scalar(true, &[0xF7], 3, reg(RAX), 0); // neg
@@ -402,19 +453,21 @@ impl<'a> Emit<'a> {
     }
 
     fn merge_with_memory(&mut self, tail: bool, inst: &Inst, dst: u8, x: u8, mask: Option<u8>) {
+        let Op::Merge(op, dtype) = inst.op else { unreachable!("called for merges") };
+        let (code, _) = select::fold_code(self.avx512(), op, dtype).expect("lowering asked for it");
+        let len = len(inst.width);
         let mut mem = self.neighbours(inst);
-        let imm = inst.code.imm.then_some(inst.imm);
-        let mut extra = Extra { imm, ..Extra::default() };
+        let mut extra = Extra::default();
         if tail && self.avx512() {
             extra = Extra { mask: 7, zero: true, ..extra };
         }
         if let Some(mask) = mask {
-            let t = self.v.isa.registers() as u8 - 1;
-            let code = Code { w: false, ..ops::MASKMOV[(inst.imm == 8) as usize] };
-            self.a.op(code, inst.len, t, mask, mem, Extra::default());
+            let t = self.isa.registers() as u8 - 1;
+            let load = Code { w: false, ..ops::MASKMOV[(inst.imm == 8) as usize] };
+            self.a.op(load, len, t, mask, mem, Extra::default());
             mem = reg(t);
         }
-        self.a.op(inst.code, inst.len, dst, x, mem, extra);
+        self.a.op(code, len, dst, x, mem, extra);
     }
 
     /// Stores the lowest lane of a register to the single element of an access.
@@ -468,7 +521,7 @@ impl<'a> Emit<'a> {
         }
         let mem = Rm::Mem { base, index: Some((index, inst.imm)), disp: 0 };
         let x = Extra { vsib: true, ..Extra::default() };
-        self.vector(ops::PXOR[0], inst.len, dst, dst, reg(dst), None);
+        self.vector(ops::PXOR[0], len(inst.width), dst, dst, reg(dst), None);
         if self.avx512() {
             match (mask, tail) {
                 (Some(m), true) => self.mask_op(ops::KAND, 1, 6, m, reg(7)),
@@ -476,18 +529,18 @@ impl<'a> Emit<'a> {
                 (None, true) => self.mask_op(ops::KMOV, 0, 6, 0, reg(7)),
                 (None, false) => self.mask_op(ops::KXNOR, 1, 6, 6, reg(6)),
             }
-            self.a.op(inst.code, inst.len, dst, 0, mem, Extra { mask: 6, ..x });
+            self.a.op(select::access(inst), len(inst.width), dst, 0, mem, Extra { mask: 6, ..x });
             return self.a.bind(done);
         }
-        let t = self.v.isa.registers() as u8 - 1;
+        let t = self.isa.registers() as u8 - 1;
         let inside = self.slot_at((inst.lane == 8) as u64);
         match (mask, tail) {
-            (Some(m), true) => self.vector(ops::PAND[0], inst.len, t, m, inside, None),
-            (Some(m), false) => self.vector(ops::MOVAPS, inst.len, t, 0, reg(m), None),
-            (None, true) => self.vector(ops::MOVUPS[0], inst.len, t, 0, inside, None),
-            (None, false) => self.vector(ops::PCMPEQ[0], inst.len, t, t, reg(t), None),
+            (Some(m), true) => self.vector(ops::PAND[0], len(inst.width), t, m, inside, None),
+            (Some(m), false) => self.vector(ops::MOVAPS, len(inst.width), t, 0, reg(m), None),
+            (None, true) => self.vector(ops::MOVUPS[0], len(inst.width), t, 0, inside, None),
+            (None, false) => self.vector(ops::PCMPEQ[0], len(inst.width), t, t, reg(t), None),
         }
-        self.a.op(inst.code, inst.len, dst, t, mem, x);
+        self.a.op(select::access(inst), len(inst.width), dst, t, mem, x);
     }
 
     /// Fast path for elements of 4 bytes with stride 2 at run time, from rax on: loads two vectors that hold them and
@@ -502,7 +555,7 @@ impl<'a> Emit<'a> {
         let masked = Extra { mask: 6, zero: true, ..Extra::default() };
         let loads = |e: &mut Self, from: i32| {
             e.mask_op(ops::KMOV_FROM_GPR, 0, 6, 0, reg(RSI));
-            e.a.op(ops::MOVUPS[0], inst.len, dst, 0, at(RAX, from), masked);
+            e.a.op(ops::MOVUPS[0], len(inst.width), dst, 0, at(RAX, from), masked);
         };
         if tail {
             // Elements from the first lane's to the last lane's: 2 * count - 1.
@@ -518,15 +571,15 @@ impl<'a> Emit<'a> {
         }
         loads(self, 64);
         // The elements of the upper lanes, then those of the lower ones.
-        self.vector(ops::PERMD, inst.len, dst, index, reg(dst), None);
+        self.vector(ops::PERMD, len(inst.width), dst, index, reg(dst), None);
         self.a.set(RSI, 0xFF);
         self.mask_op(ops::KMOV_FROM_GPR, 0, 6, 0, reg(RSI));
-        self.a.op(ops::PERMD, inst.len, dst, index, at(RAX, 0), Extra { mask: 6, ..Extra::default() });
+        self.a.op(ops::PERMD, len(inst.width), dst, index, at(RAX, 0), Extra { mask: 6, ..Extra::default() });
         self.a.jump(done);
         if tail {
             self.a.bind(few);
             loads(self, 0);
-            self.vector(ops::PERMD, inst.len, dst, index, reg(dst), None);
+            self.vector(ops::PERMD, len(inst.width), dst, index, reg(dst), None);
             self.a.jump(done);
         }
         self.a.bind(apart);
@@ -541,15 +594,11 @@ impl<'a> Emit<'a> {
                 self.a.arith_imm(4, reg(RAX), 15);
             }
         } else {
-            self.vector(ops::MOVMSK[(lane == 8) as usize], self.v.len(lane), RAX, 0, reg(m), None);
+            self.vector(ops::MOVMSK[(lane == 8) as usize], self.len(lane), RAX, 0, reg(m), None);
         }
         if prog.0.tail {
             self.a.scalar(false, &[0x23], RAX, at(RSP, FRAME_BITS), 0);
         }
         self.a.scalar(false, &[0x09], RAX, reg(R12), 0);
     }
-}
-
-fn is_mask_op(c: Code) -> bool {
-    c.map == 1 && c.pp == 0 && (0x41..=0x47).contains(&c.opcode)
 }

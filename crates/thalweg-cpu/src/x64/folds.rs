@@ -11,9 +11,10 @@
 
 use super::accumulators::{Accumulators, tracks_nan};
 use super::asm::*;
-use super::elements::{fold_code, lane_of};
+use super::elements::lane_of;
 use super::emit::*;
 use super::ops;
+use super::select::fold_code;
 use super::vir::{Accumulate, Inst};
 use thalweg_ir::{DType, Monoid, Scalar};
 
@@ -74,7 +75,7 @@ impl<'a> Emit<'a> {
             let v = held.spare[1];
             self.splat_constant(f.op.identity(f.dtype), lane, v);
             let code = ops::BLENDV[(lane == 8) as usize];
-            self.vector(code, inst.len, v, v, reg(from), Some(m << 4));
+            self.vector(code, len(inst.width), v, v, reg(from), Some(m << 4));
             x = reg(v);
         }
         let a = held.register(k, copy).unwrap_or(held.spare[3]);
@@ -82,18 +83,18 @@ impl<'a> Emit<'a> {
             self.vector(ops::MOVUPS[0], self.full(), a, 0, held.home(k, copy), None);
         }
         let extra = Extra { mask: k7, broadcast: one, ..Extra::default() };
-        self.put(f, inst.len, a, x, extra);
+        self.put(f, len(inst.width), a, x, extra);
         if held.register(k, copy).is_none() {
             self.vector(ops::MOVUPS_STORE[0], self.full(), a, 0, held.home(k, copy), None);
         }
         if let (true, Rm::Reg(r)) = (tracks_nan(&f), x) {
-            self.note_nan(k, lane, inst.len, r, k7);
+            self.note_nan(k, lane, len(inst.width), r, k7);
         }
     }
 
     /// `a = a op x`; float maxima and minima are correct for numbers only.
     fn put(&mut self, f: Accumulate, len: u8, a: u8, x: Rm, extra: Extra) {
-        let (code, alone) = fold_code(self.v.isa, f.op, f.dtype).expect("what is lowered has code");
+        let (code, alone) = fold_code(self.avx512(), f.op, f.dtype).expect("what is lowered has code");
         if alone {
             return self.a.op(code, len, a, a, x, extra);
         }
@@ -142,7 +143,7 @@ impl<'a> Emit<'a> {
     fn note_nan(&mut self, fold: usize, lane: u8, len: u8, x: u8, mask: u8) {
         let held = self.accumulators();
         let compare = ops::CMP[(lane == 8) as usize];
-        let unordered = Extra { imm: Some(super::build::UNORDERED), mask, ..Extra::default() };
+        let unordered = Extra { imm: Some(3), mask, ..Extra::default() };
         if self.avx512() {
             self.a.op(compare, len, 6, x, reg(x), unordered);
             match held.nan[fold] {
@@ -188,7 +189,7 @@ impl<'a> Emit<'a> {
     fn copies_to_one(&mut self, k: usize) -> u8 {
         let held = self.accumulators();
         let f = self.v.folds[k];
-        let len = self.v.len(lane_of(f.dtype));
+        let len = self.len(lane_of(f.dtype));
         let [_, v, _, s] = held.spare;
         let mut half = held.copies / 2;
         while half > 0 {
@@ -244,7 +245,7 @@ impl<'a> Emit<'a> {
                 if n.is_none() {
                     self.vector(ops::MOVUPS[0], self.full(), r, 0, held.nan_home(k), None);
                 }
-                self.vector(ops::MOVMSK[(lane == 8) as usize], self.v.len(lane), RAX, 0, reg(r), None);
+                self.vector(ops::MOVMSK[(lane == 8) as usize], self.len(lane), RAX, 0, reg(r), None);
             }
         }
         let number = self.a.label();
@@ -257,7 +258,7 @@ impl<'a> Emit<'a> {
     /// Sets a value of the row from the lowest lane.
     pub fn set_value(&mut self, value: u16, lane: u8, r: u8) {
         // The source register may live on, so it is not overwritten; the allocator does not use the last register here.
-        let t = self.v.isa.registers() as u8 - 1;
+        let t = self.isa.registers() as u8 - 1;
         self.vector(ops::BROADCAST[(lane == 8) as usize], self.full(), t, 0, reg(r), None);
         self.vector(ops::MOVUPS_STORE[0], self.full(), t, 0, self.value_at(value), None);
     }

@@ -11,6 +11,7 @@
 
 use super::asm::*;
 use super::emit::*;
+use super::isa::Isa;
 use super::ops;
 use super::turn_code::{self, TurnCode};
 use super::vir::{Op, Slot, Source, Vir};
@@ -61,6 +62,7 @@ impl Frame {
 
 /// Emits the function of a map body, followed by its pool. `None` if the frame is too large.
 pub fn emit(
+    isa: Isa,
     v: &Vir,
     turns: &mut [TurnCode],
     body: &Body,
@@ -68,7 +70,7 @@ pub fn emit(
     streaming: bool,
 ) -> Option<Vec<u8>> {
     let mut frame = Frame::new(&body.accesses);
-    let mut e = Emit::new(v, &body.accesses);
+    let mut e = Emit::new(isa, v, &body.accesses);
     e.slots = frame.vectors(v.slots.len());
     e.scratch = frame.vectors(1);
     let places = [Some(main), single, Some(tail)].into_iter().flatten().map(|p| p.1.places).max();
@@ -113,12 +115,12 @@ impl Emit<'_> {
         self.pointers.clear();
         for &x in &self.v.effects {
             let i = self.v.inst(x);
-            if i.op == Op::Store {
+            if matches!(i.op, Op::Store(_)) {
                 self.want_pointer(i.aux as u32 as u64);
             }
         }
         for i in &self.v.insts {
-            if matches!(i.op, Op::Load | Op::Merge | Op::Gather | Op::StepLow) {
+            if matches!(i.op, Op::Load(_) | Op::Merge(..) | Op::Gather | Op::StepLow) {
                 self.want_pointer(i.aux as u32 as u64);
             }
         }
@@ -366,9 +368,9 @@ impl Emit<'_> {
         self.a.lea(RCX, Rm::Pool(place + lanes as u32 * 4));
         self.a.raw(&[0x48, 0xF7, 0xD8]); // neg rax
         self.a.lea(RCX, Rm::Mem { base: RCX, index: Some((RAX, 4)), disp: 0 });
-        let t = self.v.isa.registers() as u8 - 1;
-        self.vector(ops::MOVUPS[0], self.v.len(4), t, 0, at(RCX, 0), None);
-        self.vector(ops::MOVUPS_STORE[0], self.v.len(4), t, 0, self.slot_at(0), None);
+        let t = self.isa.registers() as u8 - 1;
+        self.vector(ops::MOVUPS[0], self.len(4), t, 0, at(RCX, 0), None);
+        self.vector(ops::MOVUPS_STORE[0], self.len(4), t, 0, self.slot_at(0), None);
         if lanes == 4 {
             self.vector(ops::MOVSX_DQ, 1, t, 0, at(RCX, 0), None);
             self.vector(ops::MOVUPS_STORE[0], 1, t, 0, self.slot_at(1), None);

@@ -97,12 +97,12 @@ pub(crate) fn assemble_inner_reduction(
 ) -> Result<(Vec<u8>, Report), Unsupported> {
     let make = |p: &thalweg_kernel::Phase| Ok(CompiledPhase { left: left(p), ..part(&p.body, p.once, isa, knobs)? });
     let mut parts = phases.list.iter().map(make).collect::<Result<Vec<CompiledPhase>, _>>()?;
-    let nothing = Vir::new(isa, isa.bytes() / 4);
+    let nothing = Vir::new(isa.target(), isa.bytes() / 4);
     let accesses: Vec<Access> = phases.list.first().map_or(body.accesses.clone(), |p| p.body.accesses.clone());
     let ahead = ahead(body, phases);
     // If passes run fused block by block, the second pass prefetches the next block.
     let second = online_passes(body, phases, body.folds.len()).map(|l| l.phases.end - 1);
-    let bytes = emit(body, &mut parts, &nothing, &accesses, (phases.values.len(), ahead, second), knobs.streaming)
+    let bytes = emit(isa, body, &mut parts, &nothing, &accesses, (phases.values.len(), ahead, second), knobs.streaming)
         .ok_or(Unsupported::TooLarge)?;
     let passes = || parts.iter().filter(|p| p.tail.is_some());
     let report = Report {
@@ -140,28 +140,28 @@ fn left(phase: &thalweg_kernel::Phase) -> Vec<(u16, u8)> {
 }
 
 fn part(body: &Body, once: bool, isa: Isa, knobs: Knobs) -> Result<CompiledPhase, Unsupported> {
-    let v = lower::lower_phase(body, isa, once)?;
+    let v = lower::lower_phase(body, isa.target(), once)?;
     let order = schedule::order(&v);
     let given = body.folds.iter().map(|f| (f.slot, f.node)).chain(body.sets.iter().map(|s| (s.slot, s.node)));
     let gives = given.map(|(slot, node)| (slot, lane_of(body.dtype(node)))).collect();
     let (instructions, left) = (order.len(), vec![]);
     let whole = |p: Program, limits| {
-        let a = regalloc::allocate(&p, isa, limits).ok_or(Unsupported::TooLarge)?;
+        let a = regalloc::allocate(&p, v.target, limits).ok_or(Unsupported::TooLarge)?;
         Ok((p, a))
     };
-    let loops = |limits| turn_code::compile(&v, isa, limits).ok_or(Unsupported::TooLarge);
+    let loops = |limits| turn_code::compile(&v, limits).ok_or(Unsupported::TooLarge);
     if once {
         let all = isa.registers() - 1;
-        let limits = Limits { vectors: knobs.registers.map_or(all, |r| r.min(all)), masks: 5 };
+        let limits = Limits { vectors: knobs.registers.map_or(all, |r| r.min(all)), masks: v.target.masks() };
         let main = whole(schedule::unroll(&v, &order, 1, 1, false), limits)?;
         let turns = loops(limits)?;
         return Ok(CompiledPhase { v, main, tail: None, held: None, turns, gives, left, instructions, slots: 0 });
     }
-    let mut masked = limits(&v, isa, knobs, true);
+    let mut masked = limits(&v, knobs, true);
     let tail = whole(schedule::unroll(&v, &order, 1, 1, true), masked)?;
     if v.folds.is_empty() {
-        let limits = limits(&v, isa, knobs, false);
-        let (p, mut a) = unrolled(&v, &order, isa, limits, tail.1.peak, knobs).ok_or(Unsupported::TooLarge)?;
+        let limits = limits(&v, knobs, false);
+        let (p, mut a) = unrolled(&v, &order, limits, tail.1.peak, knobs).ok_or(Unsupported::TooLarge)?;
         let turns = loops(limits)?;
         if turns.is_empty() {
             a.hoist(&p, limits.vectors);
@@ -183,7 +183,7 @@ fn part(body: &Body, once: bool, isa: Isa, knobs: Knobs) -> Result<CompiledPhase
     let held = Accumulators::new(&v, need, knobs.registers);
     masked = Limits { vectors: masked.vectors.min(held.vectors), masks: held.masks };
     let tail = whole(tail.0, masked)?;
-    let (p, mut a) = folding(&v, &order, isa, masked, tail.1.peak, knobs).ok_or(Unsupported::TooLarge)?;
+    let (p, mut a) = folding(&v, &order, masked, tail.1.peak, knobs).ok_or(Unsupported::TooLarge)?;
     let turns = loops(masked)?;
     if turns.is_empty() {
         a.hoist(&p, masked.vectors);
@@ -205,7 +205,6 @@ fn part(body: &Body, once: bool, isa: Isa, knobs: Knobs) -> Result<CompiledPhase
 fn folding(
     v: &Vir,
     order: &[super::Val],
-    isa: Isa,
     limits: Limits,
     single: usize,
     knobs: Knobs,
@@ -218,7 +217,7 @@ fn folding(
             let p = schedule::unroll(v, order, copies, abreast, false);
             // Two interleaved copies of exp on AVX2 are worth one spill each.
             let fits = |a: &Allocation| a.spills <= abreast || knobs.copies.is_some() || abreast == 1;
-            match regalloc::allocate(&p, isa, limits).filter(fits) {
+            match regalloc::allocate(&p, v.target, limits).filter(fits) {
                 Some(a) => return Some((p, a)),
                 None if abreast == 1 => return None,
                 None => {}
@@ -229,6 +228,7 @@ fn folding(
 }
 
 fn emit(
+    isa: Isa,
     body: &Body,
     parts: &mut [CompiledPhase],
     nothing: &Vir,
@@ -250,7 +250,7 @@ fn emit(
     parts.iter_mut().filter_map(|p| p.held.as_mut()).for_each(|h| h.homes = homes);
     let parts = &*parts;
 
-    let mut e = Emit::new(nothing, accesses);
+    let mut e = Emit::new(isa, nothing, accesses);
     (e.along, e.spills, e.scratch) = (true, spills, frame.vectors(1));
     let (exit, leave, group) = (e.a.label(), e.a.label(), e.a.label());
     e.prologue(frame.size()?, leave);

@@ -1,4 +1,4 @@
-//! Vector instruction sets of the machine, with widths and register counts.
+//! Vector instruction sets of the machine.
 
 /// An instruction set that the emitter supports.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -24,22 +24,6 @@ impl Isa {
                     && is_x86_feature_detected!("avx512bw")
                     && is_x86_feature_detected!("avx512vl")
             }
-        }
-    }
-
-    /// Bytes of a vector register.
-    pub(crate) fn bytes(self) -> usize {
-        match self {
-            Isa::Avx512 => 64,
-            Isa::Avx2 => 32,
-        }
-    }
-
-    /// Number of vector registers.
-    pub(crate) fn registers(self) -> usize {
-        match self {
-            Isa::Avx512 => 32,
-            Isa::Avx2 => 16,
         }
     }
 }

@@ -1,15 +1,13 @@
 //! Lowering of a kernel body to the vector IR: accesses become loads, gathers and index arithmetic, elementwise
-//! operations become instructions.
+//! operations become operations on vectors.
 //!
 //! Either the whole body is lowered, or the reason is returned ([`Unsupported`]); a failed attempt has no side effects.
 
 mod looped;
 
-use super::asm::Code;
 use super::elements::{self, lane_of};
-use super::isa::Isa;
-use super::ops;
-use super::vir::{Accumulate, CACHED, Class, DOWNWARDS, Inst, Op, Slot, Source, Val, Vir, pointer};
+use super::target::{Combine, Target};
+use super::vir::{Accumulate, CACHED, Class, DOWNWARDS, Format, Inst, Memory, Op, Slot, Source, Val, Vir, pointer};
 use crate::machine::Machine;
 use crate::prepare::{Fused, contractions, prepare};
 use thalweg_ir::{DType, ElementOp, Monoid};
@@ -76,23 +74,23 @@ struct Lower<'a> {
 const ONCE_LANES: usize = 4;
 
 /// Lowers the step of a prepared map body.
-pub fn lower(body: &Body, isa: Isa) -> Result<Vir, Unsupported> {
+pub fn lower(body: &Body, target: &'static Target) -> Result<Vir, Unsupported> {
     if body.has_rows() || !body.sets.is_empty() {
         return Err(Unsupported::Rows);
     }
-    lower_phase(body, isa, false)
+    lower_phase(body, target, false)
 }
 
 /// Lowers the step of a phase of a prepared row body. In a phase that runs `once` per row, all lanes are equal.
-pub fn lower_phase(body: &Body, isa: Isa, once: bool) -> Result<Vir, Unsupported> {
+pub fn lower_phase(body: &Body, target: &'static Target, once: bool) -> Result<Vir, Unsupported> {
     let mapped = |n: &Node| n.access().is_some_and(|a| body.accesses[a as usize].class == AccessClass::Mapped);
     if once && body.nodes.iter().any(mapped) {
         // It is undefined which of its positions is the row's own.
         return Err(Unsupported::Rows);
     }
-    let lanes = if once { ONCE_LANES } else { isa.bytes() / if wide(body) { 8 } else { 4 } };
-    let mut l = Lower::new(body, once, Vir::new(isa, lanes));
-    if isa == Isa::Avx2 {
+    let lanes = if once { ONCE_LANES } else { target.vector_bytes / if wide(body) { 8 } else { 4 } };
+    let mut l = Lower::new(body, once, Vir::new(target, lanes));
+    if !target.mask_registers() {
         // Always slots 0 and 1: masked moves of the last step expect them there.
         for lane in [4, 8] {
             l.v.slot(Slot { source: Source::Tail, dtype: DType::I32, lane });
@@ -105,12 +103,12 @@ pub fn lower_phase(body: &Body, isa: Isa, once: bool) -> Result<Vir, Unsupported
     for f in &body.folds {
         let (x, dtype) = (l.place[f.node.index()], body.dtype(f.node));
         l.v.folds.push(Accumulate { op: f.op, dtype, value: f.slot });
-        let (code, alone) = elements::fold_code(isa, f.op, dtype).ok_or(Unsupported::Fold(f.op, dtype))?;
-        let (len, number) = (l.v.len(lane_of(dtype)), l.v.folds.len() as u64 - 1);
-        l.v.effect(Op::Fold, code, len, alone as u8, &[x], number);
+        (target.combine)(f.op, dtype).ok_or(Unsupported::Fold(f.op, dtype))?;
+        let (width, number) = (l.v.width(lane_of(dtype)), l.v.folds.len() as u64 - 1);
+        l.v.effect(Op::Fold(f.op, dtype), width, 0, &[x], number);
     }
     for s in &body.sets {
-        l.v.effect(Op::Set, ops::MOVUPS[0], 0, 0, &[l.place[s.node.index()]], s.slot as u64);
+        l.v.effect(Op::Set, 0, 0, &[l.place[s.node.index()]], s.slot as u64);
     }
     for s in &body.stores {
         let a = body.accesses[s.access as usize];
@@ -197,7 +195,7 @@ impl<'a> Lower<'a> {
             DType::BF16 => v.i_shr(x, 16),
             DType::F16 => {
                 let h = elements::f16_bits(v, x);
-                v.make(Op::Rm, ops::MOVZX_W, 4, 4, 0, &[h])
+                v.convert(Format::U16, Format::U32, h)
             }
             _ => x,
         };
@@ -205,8 +203,8 @@ impl<'a> Lower<'a> {
             DType::BF16 => v.i_shl(bits, 16),
             DType::F16 => {
                 let low = elements::wrap(v, bits, DType::U16);
-                let h = pack_words(v, low);
-                v.make(Op::Rm, ops::F16_F32, 4, 4, 0, &[h])
+                let h = v.pack(2, low);
+                v.convert(Format::F16, Format::F32, h)
             }
             _ => elements::wrap(v, bits, to),
         }
@@ -215,18 +213,18 @@ impl<'a> Lower<'a> {
     /// A fused multiply-add, if the sum absorbs a product.
     fn contract(&mut self, dtype: DType, id: NodeId) -> Option<Val> {
         let (how, args) = self.contractions[id.index()]?;
-        let code = match how {
-            Fused::Add => ops::FMADD,
-            Fused::From => ops::FNMADD,
-            Fused::Less => ops::FMSUB,
+        let op = match how {
+            Fused::Add => Op::MulAdd,
+            Fused::From => Op::NegMulAdd,
+            Fused::Less => Op::MulSub,
         };
         let [x, y, z] = args.map(|n| self.place[n.index()]);
-        Some(self.v.fused(code, lane_of(dtype), x, y, z))
+        Some(self.v.fused(op, lane_of(dtype), x, y, z))
     }
 
     /// Converts lanes of 0 and -1 to a mask.
     fn mask_of(&mut self, x: Val) -> Val {
-        if self.v.masks() { self.v.make(Op::Rvm, ops::PTESTM[0], 4, 0, 0, &[x, x]) } else { x }
+        if self.v.masks() { self.v.mask_from(Op::TestBits, 4, x, x) } else { x }
     }
 
     /// Converts lanes of 0 and 1 to a mask.
@@ -240,7 +238,7 @@ impl<'a> Lower<'a> {
 
     /// Positions from the table of a mapped access.
     fn positions(&mut self, access: u16) -> Val {
-        self.v.leaf(Op::Load, 4, 4, pointer(access, true))
+        self.v.leaf(Op::Load(Memory::Same), 4, 4, pointer(access, true))
     }
 
     /// Mask of positions that are not negative.
@@ -258,7 +256,7 @@ impl<'a> Lower<'a> {
     fn lane_numbers(&mut self, lane: u8) -> Val {
         let v = &mut self.v;
         let (step, iota) = (v.leaf(Op::Step, lane, 0, 0), v.leaf(Op::Iota, lane, 0, 0));
-        v.two(ops::PADD, lane, step, iota)
+        v.two(Op::IntAdd, lane, step, iota)
     }
 
     /// Whether an access always reads its first element.
@@ -273,11 +271,11 @@ impl<'a> Lower<'a> {
             _ if self.uniform(a) => self.word(Source::Word(access), lane),
             AccessClass::Mapped => {
                 let t = self.positions(access);
-                if lane == 8 { self.v.convert(ops::MOVSX_DQ, 8, 8, t) } else { t }
+                if lane == 8 { self.v.convert(Format::I32, Format::I64, t) } else { t }
             }
             AccessClass::Contiguous | AccessClass::Uniform => {
                 let (n, base) = (self.lane_numbers(lane), self.word(Source::Word(access), lane));
-                self.v.two(ops::PADD, lane, n, base)
+                self.v.two(Op::IntAdd, lane, n, base)
             }
             AccessClass::Strided | AccessClass::Reversed => {
                 let n = self.lane_numbers(lane);
@@ -285,9 +283,9 @@ impl<'a> Lower<'a> {
                 let base = self.word(Source::Word(access), lane);
                 let p = match lane {
                     8 => elements::mul64(&mut self.v, n, stride),
-                    _ => self.v.two(ops::PMULL, 4, n, stride),
+                    _ => self.v.two(Op::IntMul, 4, n, stride),
                 };
-                self.v.two(ops::PADD, lane, p, base)
+                self.v.two(Op::IntAdd, lane, p, base)
             }
         }
     }
@@ -307,7 +305,7 @@ impl<'a> Lower<'a> {
             }
             AccessClass::Strided => {
                 let (stride, iota) = (self.word(Source::Stride(access), 4), self.v.table(self.iota_bytes(), 4));
-                let offsets = self.v.two(ops::PMULL, 4, iota, stride);
+                let offsets = self.v.two(Op::IntMul, 4, iota, stride);
                 self.gather(access, a.dtype, offsets, None, true)
             }
             AccessClass::Mapped => {
@@ -325,18 +323,14 @@ impl<'a> Lower<'a> {
 
     /// Loads a full vector of contiguous elements. Narrow integers are widened; bf16 stays as bits, f16 becomes f32.
     fn neighbours(&mut self, aux: u64, dtype: DType) -> Val {
-        let (code, lane) = match dtype {
-            DType::F64 | DType::I64 | DType::U64 => (ops::MOVUPS[1], 8),
-            DType::F32 | DType::I32 | DType::U32 => (ops::MOVUPS[0], 4),
-            DType::I8 => (ops::MOVSX_B, 4),
-            DType::U8 | DType::Bool => (ops::MOVZX_B, 4),
-            DType::I16 => (ops::MOVSX_W, 4),
-            DType::BF16 | DType::U16 => (ops::MOVZX_W, 4),
-            DType::F16 => (ops::F16_F32, 4),
+        let (form, lane) = match dtype {
+            DType::F64 | DType::I64 | DType::U64 => (Memory::Same, 8),
+            DType::F32 | DType::I32 | DType::U32 => (Memory::Same, 4),
+            DType::I8 | DType::I16 => (Memory::Signed, 4),
+            DType::U8 | DType::Bool | DType::BF16 | DType::U16 => (Memory::Unsigned, 4),
+            DType::F16 => (Memory::Half, 4),
         };
-        let (len, class) = (self.v.len(lane), Class::Vector);
-        let imm = dtype.size() as u8;
-        self.v.push(Inst { op: Op::Load, code, len, imm, nargs: 0, lane, args: [Val(0); 3], aux, class, step: 0 })
+        self.v.leaf(Op::Load(form), lane, dtype.size() as u8, aux)
     }
 
     /// Converts the result of [`Lower::neighbours`] or [`Lower::gather`] to its compute form.
@@ -396,34 +390,33 @@ impl<'a> Lower<'a> {
             Some(_) => v.slot(Slot { source: Source::Low(access), dtype: DType::U32, lane: 4 }),
             None => v.leaf(Op::StepLow, 4, size as u8, aux),
         };
-        let bytes = v.shift(ops::SHL, 4, index, (size == 2) as u8);
+        let bytes = v.shift(Op::ShiftLeft, 4, index, (size == 2) as u8);
         let bytes = v.i_add(bytes, low);
-        let word = v.shift(if signed { ops::SAR } else { ops::SHR }, 4, bytes, 2);
-        let at = v.with_const(ops::PAND, 4, bytes, 3);
-        let at = v.shift(ops::SHL, 4, at, 3);
+        let word = v.shift(if signed { Op::ShiftRightSigned } else { Op::ShiftRight }, 4, bytes, 2);
+        let at = v.with_const(Op::And, 4, bytes, 3);
+        let at = v.shift(Op::ShiftLeft, 4, at, 3);
         let aligned = 1 << 32;
         let w = self.gather_words(aux | aligned | (size as u64) << 33, 4, 4, word, inside);
         let v = &mut self.v;
-        let x = v.two(ops::SHRV, 4, w, at);
+        let x = v.two(Op::ShiftRightBy, 4, w, at);
         match dtype {
             DType::I8 | DType::I16 | DType::U8 => elements::wrap(v, x, dtype),
-            DType::Bool => v.with_const(ops::PAND, 4, x, 0xFF),
+            DType::Bool => v.with_const(Op::And, 4, x, 0xFF),
             DType::F16 => {
-                let x = v.with_const(ops::PAND, 4, x, 0xFFFF);
-                let x = pack_words(v, x);
-                v.make(Op::Rm, ops::F16_F32, 4, 4, 0, &[x])
+                let x = v.with_const(Op::And, 4, x, 0xFFFF);
+                let x = v.pack(2, x);
+                v.convert(Format::F16, Format::F32, x)
             }
-            _ => v.with_const(ops::PAND, 4, x, 0xFFFF),
+            _ => v.with_const(Op::And, 4, x, 0xFFFF),
         }
     }
 
     fn gather_words(&mut self, aux: u64, size: u8, lane: u8, index: Val, inside: Option<Val>) -> Val {
         let v = &mut self.v;
-        let code = ops::GATHER[(lane == 8) as usize];
         let mask = inside.map(|m| v.mask_to(m, lane));
         let (args, nargs) = ([index, mask.unwrap_or(Val(0)), Val(0)], 1 + mask.is_some() as u8);
-        let (len, class) = (v.len(lane), Class::Vector);
-        v.push(Inst { op: Op::Gather, code, len, imm: size, nargs, lane, args, aux, class, step: 0 })
+        let (width, class) = (v.width(lane), Class::Vector);
+        v.push(Inst { op: Op::Gather, width, imm: size, nargs, lane, args, aux, class, step: 0 })
     }
 
     /// Combines the value to be written with the previous contents.
@@ -432,12 +425,11 @@ impl<'a> Lower<'a> {
         if !matches!(dtype, DType::F32 | DType::F64 | DType::I32 | DType::U32 | DType::I64 | DType::U64) {
             return Err(Unsupported::Fold(op, dtype));
         }
-        if let Some((code, true)) = elements::fold_code(self.v.isa, op, dtype)
-            && !self.once
-        {
+        if (self.v.target.combine)(op, dtype) == Some(Combine::Single) && !self.once {
             let (lane, aux) = (lane_of(dtype), pointer(access, false));
-            let (len, imm, args, class) = (self.v.len(lane), dtype.size() as u8, [x, Val(0), Val(0)], Class::Vector);
-            return Ok(self.v.push(Inst { op: Op::Merge, code, len, imm, nargs: 1, lane, args, aux, class, step: 0 }));
+            let (op, width, imm) = (Op::Merge(op, dtype), self.v.width(lane), dtype.size() as u8);
+            let (args, class) = ([x, Val(0), Val(0)], Class::Vector);
+            return Ok(self.v.push(Inst { op, width, imm, nargs: 1, lane, args, aux, class, step: 0 }));
         }
         let old = self.load(access, a);
         elements::combine(&mut self.v, op, dtype, old, x).ok_or(Unsupported::Fold(op, dtype))
@@ -462,98 +454,73 @@ impl<'a> Lower<'a> {
         if dtype == DType::F16 {
             x = elements::f16_bits(&mut self.v, x);
         }
-        self.v.effect(Op::StoreOne, ops::MOVD_STORE[0], 0, dtype.size() as u8, &[x], aux);
+        self.v.effect(Op::StoreOne, 0, dtype.size() as u8, &[x], aux);
     }
 
     fn store(&mut self, x: Val, dtype: DType, aux: u64) {
         let x = self.written(x, dtype);
         let v = &mut self.v;
         let x = if dtype.is_int() && dtype.size() < 4 { unwrapped(v, x, 8 * dtype.size() as u8) } else { x };
-        let (code, len, x): (Code, u8, Val) = match (dtype, v.masks()) {
-            (DType::F64 | DType::I64 | DType::U64, _) => (ops::MOVUPS_STORE[1], v.len(8), x),
-            (DType::F32 | DType::I32 | DType::U32, _) => (ops::MOVUPS_STORE[0], v.len(4), x),
-            (DType::F16, true) => (ops::F32_F16, v.len(4), x),
-            (DType::I8 | DType::U8 | DType::Bool, true) => (ops::MOV_DB, v.len(4), x),
-            (_, true) => (ops::MOV_DW, v.len(4), x),
-            (_, false) => {
-                let x = match dtype {
-                    DType::F16 => elements::f16_bits(v, x),
-                    DType::BF16 | DType::I16 | DType::U16 => pack_words(v, x),
-                    _ => pack_bytes(v, x),
-                };
-                match v.lanes * dtype.size() {
-                    16 => (ops::MOVUPS_STORE[0], 0, x),
-                    8 => (ops::MOVD_STORE[1], 0, x),
-                    _ => (ops::MOVD_STORE[0], 0, x),
-                }
-            }
+        let form = match dtype {
+            DType::F16 => Memory::Half,
+            _ if dtype.size() < 4 => Memory::Unsigned,
+            _ => Memory::Same,
         };
-        v.effect(Op::Store, code, len, dtype.size() as u8, &[x], aux);
+        let size = dtype.size() as u8;
+        let (form, width, x) = if form == Memory::Same || v.native(Op::Store(form), size) {
+            (form, v.width(lane_of(dtype)), x)
+        } else if form == Memory::Half {
+            (Memory::Packed, v.width(size), elements::f16_bits(v, x))
+        } else {
+            (Memory::Packed, v.width(size), v.pack(size, x))
+        };
+        v.effect(Op::Store(form), width, size, &[x], aux);
     }
 }
 
 /// The bits of a value that was just rounded to bf16.
 fn rounded_bits(v: &Vir, x: Val) -> Option<Val> {
     let i = v.inst(x);
-    let shifted = i.op == Op::Shift && i.code == ops::SHL[0] && i.imm == 16;
-    let below = v.inst(i.args[0]);
-    (shifted && matches!(below.op, Op::BlendM | Op::BlendV)).then_some(i.args[0])
+    let shifted = i.op == Op::ShiftLeft && i.lane == 4 && i.imm == 16;
+    (shifted && v.inst(i.args[0]).op == Op::Select).then_some(i.args[0])
 }
 
 /// Strips sign or zero extension from a value of which a store writes only the low bits.
 fn unwrapped(v: &Vir, x: Val, bits: u8) -> Val {
     let i = v.inst(x);
     let is_low = |a: &Val| v.inst(*a).op == Op::Const && v.inst(*a).aux == (1u64 << bits) - 1;
-    if i.op == Op::Rvm && i.code == ops::PAND[0] && i.args().iter().any(is_low) {
+    if i.op == Op::And && i.lane == 4 && i.args().iter().any(is_low) {
         return i.args().iter().copied().find(|a| !is_low(a)).unwrap_or(x);
     }
     let below = v.inst(i.args[0]);
-    let shifts = |i: &Inst, code: Code| i.op == Op::Shift && i.code == code && i.imm == 32 - bits;
-    if shifts(i, ops::SAR[0]) && shifts(below, ops::SHL[0]) { below.args[0] } else { x }
+    let shifts = |i: &Inst, op: Op| i.op == op && i.lane == 4 && i.imm == 32 - bits;
+    if shifts(i, Op::ShiftRightSigned) && shifts(below, Op::ShiftLeft) { below.args[0] } else { x }
 }
 
 /// Reverses the lanes.
 fn in_reverse(v: &mut Vir, x: Val) -> Val {
     let lane = v.lane(x);
     let words = v.lanes * lane as usize / 4;
-    if words == 4 {
-        return v.make(Op::Rm, ops::PSHUFD, lane, lane, 0b00_01_10_11, &[x]);
+    if words == 4 && v.native(Op::Reverse, lane) {
+        return v.one(Op::Reverse, lane, x);
     }
     // Both halves of a 64-bit lane stay together.
     let pairs = (lane == 8) as u32;
     let order = (0..words as u32).rev().map(|i| i ^ pairs);
     let order = v.table(order.flat_map(u32::to_le_bytes).collect(), lane);
-    v.make(Op::Rvm, ops::PERMD, lane, lane, 0, &[order, x])
-}
-
-/// Packs 32-bit lanes of 16-bit values into adjacent 16-bit lanes, in the lower half of the vector.
-fn pack_words(v: &mut Vir, x: Val) -> Val {
-    if v.masks() {
-        return v.make(Op::Mr, ops::MOV_DW, 4, 4, 0, &[x]);
-    }
-    let x = shuffle(v, x, &[0, 1, 4, 5, 8, 9, 12, 13]);
-    if v.lanes == 8 { v.make(Op::Rm, ops::PERMQ, 4, 4, 0x08, &[x]) } else { x }
-}
-
-/// Packs 32-bit lanes of bytes into adjacent bytes (AVX2).
-fn pack_bytes(v: &mut Vir, x: Val) -> Val {
-    let x = shuffle(v, x, &[0, 4, 8, 12]);
-    if v.lanes == 4 {
-        return x;
-    }
-    let to = v.table([0u32, 4].iter().flat_map(|i| i.to_le_bytes()).collect(), 4);
-    v.make(Op::Rvm, ops::PERMD, 4, 4, 0, &[to, x])
-}
-
-/// Shuffles the bytes of each 128-bit half into this order, with zeros after them.
-fn shuffle(v: &mut Vir, x: Val, order: &[u8]) -> Val {
-    let mut part = order.to_vec();
-    part.resize(16, 0x80);
-    let table = v.table([part.clone(), part].concat(), 4);
-    v.make(Op::Rvm, ops::PSHUFB, 4, 4, 0, &[x, table])
+    v.two(Op::PermuteWords, lane, order, x)
 }
 
 impl Vir {
+    /// Packs the low `size` bytes of 32-bit lanes, adjacent in the lower part of the vector.
+    fn pack(&mut self, size: u8, x: Val) -> Val {
+        if self.native(Op::Pack, size) {
+            self.make(Op::Pack, 4, 4, size, &[x])
+        } else {
+            (self.target.pack)(self, size, x)
+        }
+    }
+
     /// Converts a mask to lanes of 1 and 0.
     fn pick_one(&mut self, m: Val) -> Val {
         if self.masks() {
@@ -561,6 +528,6 @@ impl Vir {
             return self.pick(4, m, one, zero);
         }
         let m = self.mask_to(m, 4);
-        self.shift(ops::SHR, 4, m, 31)
+        self.shift(Op::ShiftRight, 4, m, 31)
     }
 }

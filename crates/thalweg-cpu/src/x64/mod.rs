@@ -20,6 +20,8 @@ mod pages;
 pub(crate) mod product;
 mod regalloc;
 mod schedule;
+mod select;
+mod target;
 #[cfg(test)]
 pub(crate) mod tests;
 mod turn_code;
@@ -101,21 +103,21 @@ pub(crate) fn compile_with(body: &Body, isa: Isa, knobs: Knobs) -> Result<Compil
 /// Assembles the machine code of a body.
 pub(crate) fn assemble(body: &Body, isa: Isa, knobs: Knobs) -> Result<(Vec<u8>, Report), Unsupported> {
     let body = prepare(body);
-    let v = lower::lower(&body, isa)?;
+    let v = lower::lower(&body, isa.target())?;
     let order = schedule::order(&v);
-    let limits = limits(&v, isa, knobs, false);
+    let limits = limits(&v, knobs, false);
     let last = schedule::unroll(&v, &order, 1, 1, true);
-    let tail = regalloc::allocate(&last, isa, self::limits(&v, isa, knobs, true)).ok_or(Unsupported::TooLarge)?;
-    let mut turns = turn_code::compile(&v, isa, limits).ok_or(Unsupported::TooLarge)?;
-    let (main, mut loops) = unrolled(&v, &order, isa, limits, tail.peak, knobs).ok_or(Unsupported::TooLarge)?;
+    let tail = regalloc::allocate(&last, v.target, self::limits(&v, knobs, true)).ok_or(Unsupported::TooLarge)?;
+    let mut turns = turn_code::compile(&v, limits).ok_or(Unsupported::TooLarge)?;
+    let (main, mut loops) = unrolled(&v, &order, limits, tail.peak, knobs).ok_or(Unsupported::TooLarge)?;
     // A loop preserves no registers, so nothing can be hoisted across it.
     if turns.is_empty() {
         loops.hoist(&main, limits.vectors);
     }
     let single = (main.copies > 1).then(|| schedule::unroll(&v, &order, 1, 1, false));
-    let single = single.and_then(|p| regalloc::allocate(&p, isa, limits).map(|a| (p, a)));
+    let single = single.and_then(|p| regalloc::allocate(&p, v.target, limits).map(|a| (p, a)));
     let steps = ((&main, &loops), single.as_ref().map(|(p, a)| (p, a)), (&last, &tail));
-    let bytes = function::emit(&v, &mut turns, &body, steps, knobs.streaming).ok_or(Unsupported::TooLarge)?;
+    let bytes = function::emit(isa, &v, &mut turns, &body, steps, knobs.streaming).ok_or(Unsupported::TooLarge)?;
     let report = Report {
         isa,
         lanes: v.lanes,
@@ -132,23 +134,15 @@ pub(crate) fn assemble(body: &Body, isa: Isa, knobs: Knobs) -> Result<(Vec<u8>, 
     Ok((bytes, report))
 }
 
-fn limits(v: &Vir, isa: Isa, knobs: Knobs, tail: bool) -> Limits {
+fn limits(v: &Vir, knobs: Knobs, tail: bool) -> Limits {
     let gathers = v.insts.iter().any(|i| i.op == Op::Gather);
-    // AVX2 reserves the last register for masks of gathers and of the last step; AVX-512 reserves k6 and k7.
-    let spare = (isa == Isa::Avx2 && (gathers || tail)) as usize;
-    let vectors = isa.registers() - spare;
-    Limits { vectors: knobs.registers.map_or(vectors, |r| r.min(vectors)), masks: 5 }
+    let spare = (!v.target.mask_registers() && (gathers || tail)) as usize;
+    let vectors = v.target.vectors - spare;
+    Limits { vectors: knobs.registers.map_or(vectors, |r| r.min(vectors)), masks: v.target.masks() }
 }
 
 /// Unrolls the step by the largest factor, up to four, without spills; by one if there is none.
-fn unrolled(
-    v: &Vir,
-    order: &[Val],
-    isa: Isa,
-    limits: Limits,
-    single: usize,
-    knobs: Knobs,
-) -> Option<(Program, Allocation)> {
+fn unrolled(v: &Vir, order: &[Val], limits: Limits, single: usize, knobs: Knobs) -> Option<(Program, Allocation)> {
     // Interleaving hides latency even if the code outgrows the first-level cache: 100 consecutive tanh, 2,300
     // instructions a step, take 27 µs on 1,024 points with four copies and 97 µs with one.
     for copies in [4, 2] {
@@ -161,12 +155,12 @@ fn unrolled(
         }
         let p = schedule::unroll(v, order, copies, copies, false);
         let fits = |a: &Allocation| a.spills == 0 || knobs.copies.is_some();
-        if let Some(a) = regalloc::allocate(&p, isa, limits).filter(fits) {
+        if let Some(a) = regalloc::allocate(&p, v.target, limits).filter(fits) {
             return Some((p, a));
         }
     }
     let p = schedule::unroll(v, order, 1, 1, false);
-    let a = regalloc::allocate(&p, isa, limits)?;
+    let a = regalloc::allocate(&p, v.target, limits)?;
     Some((p, a))
 }
 

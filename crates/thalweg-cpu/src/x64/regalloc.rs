@@ -6,8 +6,8 @@
 //! ([`Allocation::hoist`]). Always true: a value is in at most one register, and a spilled value was written to its
 //! home before its register was reassigned.
 
-use super::isa::Isa;
 use super::schedule::Program;
+use super::target::{Operands, Target};
 use super::vir::{Class, Inst, Op, Val};
 
 /// Location that an argument is read from.
@@ -22,9 +22,9 @@ pub enum Loc {
 /// One machine operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// The instruction at `at`. [`Op::Fma`] has its arguments as (overwritten, vvvv, rm), and `form` is added to the
-    /// opcode.
-    Run { at: u32, dst: u8, vals: [Val; 3], locs: [Loc; 3], form: i8 },
+    /// The instruction at `at`. `overwritten` is the argument whose register the result takes over, where an instruction
+    /// must take over one; `memory` the argument that it was given from memory (which may be in a register since).
+    Run { at: u32, dst: u8, vals: [Val; 3], locs: [Loc; 3], overwritten: Option<u8>, memory: Option<u8> },
     /// Loads a value from its home.
     Reload { val: Val, reg: u8 },
     /// Loads a value from its home into a register that the next instruction overwrites.
@@ -64,7 +64,7 @@ const NEVER: u32 = u32::MAX;
 
 struct Alloc<'a> {
     p: &'a Program,
-    isa: Isa,
+    target: &'static Target,
     /// Positions of the uses of value `v`: `uses[first[v]..first[v + 1]]`; those before `next[v]` are past.
     uses: Vec<u32>,
     first: Vec<u32>,
@@ -78,7 +78,7 @@ struct Alloc<'a> {
 }
 
 /// Allocates registers. `None` if an instruction needs more than there are.
-pub fn allocate(p: &Program, isa: Isa, limits: Limits) -> Option<Allocation> {
+pub fn allocate(p: &Program, target: &'static Target, limits: Limits) -> Option<Allocation> {
     let n = p.insts.len();
     let mut first = vec![0u32; n + 1];
     for i in &p.insts[p.start..] {
@@ -105,7 +105,7 @@ pub fn allocate(p: &Program, isa: Isa, limits: Limits) -> Option<Allocation> {
     };
     let mut a = Alloc {
         p,
-        isa,
+        target,
         next: first[..n].to_vec(),
         uses,
         first,
@@ -181,41 +181,30 @@ impl Alloc<'_> {
         }
     }
 
-    /// Whether the instruction can use this argument as a memory operand.
-    fn folds(&self, inst: &Inst, k: usize) -> bool {
+    /// Whether the instruction can read this argument from memory.
+    fn reads_memory(&self, inst: &Inst, operands: &Operands, k: usize) -> bool {
         let v = inst.args[k];
         let value = &self.p.insts[v.at()];
-        let place = match inst.op {
-            Op::Rvm => k == 1,
-            Op::Rm => k == 0,
-            // (With a mask, the argument is first loaded into a register.)
-            Op::Fold => k == 0 && inst.imm == 1 && inst.nargs == 1,
-            Op::Fma => true,
-            Op::BlendM | Op::BlendV => k == 1,
-            _ => false,
-        };
         let once = inst.args().iter().filter(|a| **a == v).count() == 1;
-        let width = if inst.code.w { 8 } else { 4 };
-        let fits = match value.op {
-            Op::Const => self.isa == Isa::Avx2 || (inst.code.broadcast && value.lane == width),
-            _ => true,
-        };
+        let fits = value.op != Op::Const || operands.constants.admit(value.lane);
         let cheap = value.invariant() || self.dies(v);
-        place && once && fits && cheap && value.class == Class::Vector && self.reg[v.at()].is_none()
+        let allowed = operands.memory >> k & 1 == 1;
+        allowed && once && fits && cheap && value.class == Class::Vector && self.reg[v.at()].is_none()
     }
 
     fn inst(&mut self, at: usize) -> Option<()> {
         let mut inst = self.p.insts[at];
+        let operands = (self.target.operands)(&inst);
         for a in inst.args() {
             self.next[a.at()] += 1;
         }
-        if inst.op == Op::Rvm && inst.code.commutes && !self.folds(&inst, 1) {
+        if operands.commutes && !self.reads_memory(&inst, &operands, 1) {
             let swapped = Inst { args: [inst.args[1], inst.args[0], inst.args[2]], ..inst };
-            if self.folds(&swapped, 1) {
+            if self.reads_memory(&swapped, &operands, 1) {
                 inst = swapped;
             }
         }
-        let folded = (0..inst.nargs as usize).rev().find(|&k| self.folds(&inst, k));
+        let folded = (0..inst.nargs as usize).rev().find(|&k| self.reads_memory(&inst, &operands, k));
         let mut locs = [Loc::Home; 3];
         let args = inst.args;
         let pinned = &args[..inst.nargs as usize];
@@ -228,28 +217,28 @@ impl Alloc<'_> {
             }
             locs[k] = Loc::Reg(self.reg[v.at()]?);
         }
-        if inst.op == Op::Fma {
-            return self.fused(at, &inst, locs, folded);
+        if !operands.overwrites.is_empty() {
+            return self.overwriting(at, &inst, operands.overwrites, locs, folded);
         }
         if inst.op == Op::Loop {
             self.spill_all();
         }
-        let early = inst.op == Op::Gather;
-        if !early {
+        if !operands.early {
             self.release_dead(pinned);
         }
         let dst = match inst.class {
             Class::Effect => 0,
             class => {
-                let reg = self.take(class, if early { pinned } else { &[] })?;
+                let reg = self.take(class, if operands.early { pinned } else { &[] })?;
                 self.hold(Val(at as u32), reg);
                 reg
             }
         };
-        if early {
+        if operands.early {
             self.release_dead(pinned);
         }
-        self.out.steps.push(Step::Run { at: at as u32, dst, vals: args, locs, form: 0 });
+        let memory = folded.map(|k| k as u8);
+        self.out.steps.push(Step::Run { at: at as u32, dst, vals: args, locs, overwritten: None, memory });
         Some(())
     }
 
@@ -283,11 +272,19 @@ impl Alloc<'_> {
         }
     }
 
-    /// Allocates a fused multiply-add: overwrites an argument that dies here, else a copy.
-    fn fused(&mut self, at: usize, inst: &Inst, locs: [Loc; 3], folded: Option<usize>) -> Option<()> {
+    /// Allocates an instruction whose result takes over the register of an argument: of one that dies here, else of a
+    /// copy. `order`: the arguments that it may be, by preference.
+    fn overwriting(
+        &mut self,
+        at: usize,
+        inst: &Inst,
+        order: &[u8],
+        mut locs: [Loc; 3],
+        folded: Option<usize>,
+    ) -> Option<()> {
         let args = inst.args;
         let gone = |s: &Self, k: usize| folded != Some(k) && s.dies(args[k]) && !s.p.insts[args[k].at()].invariant();
-        let victim = [2, 0, 1].into_iter().find(|&k| gone(self, k));
+        let victim = order.iter().map(|&k| k as usize).find(|&k| gone(self, k));
         let (k, dst) = match victim {
             Some(k) => {
                 let dst = self.reg[args[k].at()]?;
@@ -297,7 +294,7 @@ impl Alloc<'_> {
             None => {
                 let dst = self.take(Class::Vector, &args)?;
                 // A value in memory is loaded instead of copied.
-                let k = folded.unwrap_or(2);
+                let k = folded.filter(|k| order.contains(&(*k as u8))).unwrap_or(order[0] as usize);
                 self.out.steps.push(match locs[k] {
                     Loc::Reg(from) => Step::Copy { val: args[k], from, to: dst },
                     Loc::Home => Step::Fresh { val: args[k], reg: dst },
@@ -306,22 +303,15 @@ impl Alloc<'_> {
                 (k, dst)
             }
         };
-        // Indices of (vvvv, rm), and the distance from the opcode of the 213 form.
-        let (x, y, form) = match k {
-            2 if folded == Some(0) => (1, 0, 0x10),
-            2 => (0, 1, 0x10),
-            0 if folded == Some(1) => (2, 1, -0x10),
-            0 => (1, 2, 0),
-            _ if folded == Some(0) => (2, 0, -0x10),
-            _ => (0, 2, 0),
-        };
         self.hold(Val(at as u32), dst);
+        locs[k] = Loc::Reg(dst);
         self.out.steps.push(Step::Run {
             at: at as u32,
             dst,
-            vals: [args[k], args[x], args[y]],
-            locs: [Loc::Reg(dst), locs[x], locs[y]],
-            form,
+            vals: args,
+            locs,
+            overwritten: Some(k as u8),
+            memory: folded.filter(|f| *f != k).map(|f| f as u8),
         });
         Some(())
     }
@@ -361,11 +351,9 @@ impl Allocation {
         let place = |v: Val| given.get(v.at()).copied().flatten();
         for s in &mut self.steps {
             match s {
-                Step::Run { at, vals, locs, .. } => {
-                    let inst = &p.insts[*at as usize];
-                    let destroyed = (inst.op == Op::Fma) as usize;
-                    for k in destroyed..inst.nargs as usize {
-                        if let Some(r) = place(vals[k]) {
+                Step::Run { at, vals, locs, overwritten, .. } => {
+                    for k in 0..p.insts[*at as usize].nargs as usize {
+                        if let Some(r) = place(vals[k]).filter(|_| *overwritten != Some(k as u8)) {
                             locs[k] = Loc::Reg(r);
                         }
                     }

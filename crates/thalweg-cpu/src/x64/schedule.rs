@@ -4,7 +4,6 @@
 //! effects, the argument with the larger register need first. Updates of a loop's carried values come last in its
 //! iteration. Stores stand after every load: an output may be the buffer of an input that dies here.
 
-use super::isa::Isa;
 use super::vir::{Class, Inst, Op, Val, Vir};
 
 /// Straight-line code: the instructions before `start` are invariants in memory and are not executed.
@@ -65,8 +64,8 @@ fn register_need(v: &Vir) -> Vec<u32> {
 }
 
 fn stores_after_loads(v: &Vir, order: Vec<Val>) -> Vec<Val> {
-    let reads = |x: &Val| matches!(v.inst(*x).op, Op::Load | Op::Merge | Op::Gather);
-    let writes = |x: &Val| v.inst(*x).op == Op::Store;
+    let reads = |x: &Val| matches!(v.inst(*x).op, Op::Load(_) | Op::Merge(..) | Op::Gather);
+    let writes = |x: &Val| matches!(v.inst(*x).op, Op::Store(_));
     let (Some(last), Some(first)) = (order.iter().rposition(reads), order.iter().position(writes)) else {
         return order;
     };
@@ -79,15 +78,16 @@ fn stores_after_loads(v: &Vir, order: Vec<Val>) -> Vec<Val> {
 }
 
 /// Unrolls the step by `copies`, interleaving `abreast` copies at a time. Instructions that do not depend on the step
-/// stand once. Masked moves and folds of AVX2 get their mask as a last argument.
+/// stand once. Where masks are vectors, masked moves and folds of the last step get theirs as a last argument.
 pub fn unroll(v: &Vir, order: &[Val], copies: usize, abreast: usize, tail: bool) -> Program {
     let mut varies = vec![false; v.insts.len()];
     for (i, inst) in v.insts.iter().enumerate() {
         varies[i] = inst.class == Class::Effect
-            || matches!(inst.op, Op::Iota | Op::Load | Op::Merge | Op::Gather | Op::StepLow | Op::Take)
+            || matches!(inst.op, Op::Iota | Op::Load(_) | Op::Merge(..) | Op::Gather | Op::StepLow | Op::Take)
             || inst.args().iter().any(|a| varies[a.at()]);
     }
     const NONE: Val = Val(u32::MAX);
+    let vector_masks = tail && !v.target.mask_registers();
     let mut place = vec![NONE; v.insts.len() * copies];
     let mut insts: Vec<Inst> = Vec::with_capacity(order.len() * copies + 32);
     let add = |insts: &mut Vec<Inst>, inst: Inst| {
@@ -99,7 +99,7 @@ pub fn unroll(v: &Vir, order: &[Val], copies: usize, abreast: usize, tail: bool)
     // Invariants first; slots 0 and 1 hold the masks of the last step.
     let mut masks = [NONE; 2];
     for (i, inst) in v.insts.iter().enumerate().filter(|(_, n)| n.invariant()) {
-        let mask = tail && v.isa == Isa::Avx2 && inst.op == Op::Slot && inst.aux < 2;
+        let mask = vector_masks && inst.op == Op::Slot && inst.aux < 2;
         if !used[i] && !mask {
             continue;
         }
@@ -125,11 +125,11 @@ pub fn unroll(v: &Vir, order: &[Val], copies: usize, abreast: usize, tail: bool)
                 *a = place[a.at() * copies + u];
             }
             let size = match inst.op {
-                Op::Load | Op::Store | Op::Merge => inst.imm,
-                Op::Fold => v.lane(inst.args[0]),
+                Op::Load(_) | Op::Store(_) | Op::Merge(..) => inst.imm,
+                Op::Fold(..) => v.lane(inst.args[0]),
                 _ => 0,
             };
-            if tail && v.isa == Isa::Avx2 && size >= 4 {
+            if vector_masks && size >= 4 {
                 new.args[new.nargs as usize] = masks[(size == 8) as usize];
                 new.nargs += 1;
             }

@@ -4,7 +4,6 @@
 //! [`super::turns`] emits. An iteration's values are invariants of its code: as many as fit, including carried values,
 //! are in registers for the whole loop; the others stay in the frame.
 
-use super::isa::Isa;
 use super::regalloc::{self, Allocation, Limits};
 use super::schedule::{self, Program};
 use super::vir::{LoopIteration, Op, Vir};
@@ -24,15 +23,15 @@ pub struct TurnCode {
 }
 
 /// Compiles the loops of a step within the registers of `limits`; `None` if one needs more.
-pub fn compile(v: &Vir, isa: Isa, limits: Limits) -> Option<Vec<TurnCode>> {
-    // AVX2 holds the mask of active lanes in the last register.
-    let top = if isa == Isa::Avx2 { isa.registers() - 1 } else { isa.registers() };
+pub fn compile(v: &Vir, limits: Limits) -> Option<Vec<TurnCode>> {
+    // Without mask registers, the mask of active lanes is in the last vector register.
+    let top = v.target.vectors - !v.target.mask_registers() as usize;
     let limits = Limits { vectors: limits.vectors.min(top), ..limits };
     let one = |turn: &LoopIteration| {
         let order = schedule::order(&turn.v);
         let program = schedule::unroll(&turn.v, &order, 1, 1, false);
-        let mut allocation = regalloc::allocate(&program, isa, limits)?;
-        let inner = compile(&turn.v, isa, limits)?;
+        let mut allocation = regalloc::allocate(&program, v.target, limits)?;
+        let inner = compile(&turn.v, limits)?;
         if inner.is_empty() {
             allocation.hoist(&program, limits.vectors);
         }

@@ -79,7 +79,7 @@ impl<'a> Emit<'a> {
 
     /// Vector register of the active lanes on AVX2.
     fn active(&self) -> u8 {
-        self.v.isa.registers() as u8 - 1
+        self.isa.registers() as u8 - 1
     }
 
     /// Sets the active lanes of the first iteration: those inside the row. A nested loop begins with the active lanes
@@ -96,11 +96,11 @@ impl<'a> Emit<'a> {
             (_, true, _) => self.vector(ops::MOVUPS_STORE[0], 1, self.active(), 0, vector, None),
             (_, _, true) => {
                 let inside = self.slot_at(0);
-                self.vector(ops::MOVUPS[0], self.v.len(4), self.active(), 0, inside, None);
+                self.vector(ops::MOVUPS[0], self.len(4), self.active(), 0, inside, None);
             }
             _ => {
                 let t = self.active();
-                self.vector(ops::PCMPEQ[0], self.v.len(4), t, t, reg(t), None);
+                self.vector(ops::PCMPEQ[0], self.len(4), t, t, reg(t), None);
             }
         }
     }
@@ -120,7 +120,7 @@ impl<'a> Emit<'a> {
             self.mask_op(ops::KAND, 1, ACTIVE, ACTIVE, reg(go));
             self.mask_op(ops::KMOV_TO_GPR, 0, RAX, 0, reg(ACTIVE));
         } else {
-            let (t, len) = (self.active(), self.v.len(4));
+            let (t, len) = (self.active(), self.len(4));
             self.vector(ops::PAND[0], len, t, t, reg(go), None);
             self.vector(ops::MOVMSK[0], len, RAX, 0, reg(t), None);
         }
@@ -129,7 +129,7 @@ impl<'a> Emit<'a> {
         if self.avx512() {
             self.mask_op(ops::KMOV, 0, dst, 0, reg(ACTIVE));
         } else {
-            self.vector(ops::MOVAPS, self.v.len(4), dst, 0, reg(self.active()), None);
+            self.vector(ops::MOVAPS, self.len(4), dst, 0, reg(self.active()), None);
         }
     }
 

@@ -1,13 +1,12 @@
-//! The vector IR: one step of the inner loop in SSA form, one machine instruction per value.
+//! The vector IR: one step of the inner loop in SSA form, one operation per value.
 //!
-//! A step computes `lanes` points. A 32-bit value fills `4·lanes` bytes of a register and a 64-bit value `8·lanes`, so
-//! each instruction has its own vector length. Masks are k registers on AVX-512 (`lane` 0), and vectors of 0 and -1 on
-//! AVX2, whose width `lane` gives. Equal instructions are one value (value numbering). Always true: an instruction
-//! stands after its arguments.
+//! An operation is a meaning ("multiply and add", "select by mask"), not an instruction: the instruction set selects
+//! instructions for it, and a [`Target`] says which meanings it has. A step computes `lanes` points. A 32-bit value fills
+//! `4·lanes` bytes of a register and a 64-bit value `8·lanes`, so each instruction has its own vector length. Masks are
+//! in mask registers (`lane` 0) or, where there are none, in vectors of 0 and -1, whose width `lane` gives. Equal
+//! instructions are one value (value numbering). Always true: an instruction stands after its arguments.
 
-use super::asm::Code;
-use super::isa::Isa;
-use super::ops;
+use super::target::Target;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use thalweg_ir::{DType, Monoid};
@@ -23,7 +22,66 @@ impl Val {
     }
 }
 
-/// Encoding form of an instruction, and its role for the register allocator.
+/// Number formats of lanes, for conversions. Formats of 16 bits are held in lanes of 4 bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Format {
+    U16,
+    F16,
+    I32,
+    U32,
+    F32,
+    I64,
+    U64,
+    F64,
+}
+
+impl Format {
+    /// Bytes of a lane that holds it.
+    pub fn lane(self) -> u8 {
+        match self {
+            Format::I64 | Format::U64 | Format::F64 => 8,
+            _ => 4,
+        }
+    }
+}
+
+/// Predicate of a float comparison. All are false if an argument is NaN, but for `Ne` and `Unordered`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Predicate {
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    /// Some argument is NaN.
+    Unordered,
+}
+
+/// Direction of a rounding to an integer.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Rounding {
+    /// Halves to even.
+    Nearest,
+    Down,
+    Up,
+    Zero,
+}
+
+/// Form of elements in memory, against that in lanes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Memory {
+    /// As in lanes.
+    Same,
+    /// Narrow integers: a load extends them by their sign.
+    Signed,
+    /// Narrow integers: a load extends them with zeros, a store truncates lanes.
+    Unsigned,
+    /// f16, converted from and to f32.
+    Half,
+    /// Narrow elements that were packed into the lower part of a vector before the store.
+    Packed,
+}
+
+/// Meaning of an instruction: on lanes of [`Inst::lane`] bytes, unless it says otherwise.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Op {
     /// One value in every lane (`aux`), in the constant pool.
@@ -35,36 +93,105 @@ pub enum Op {
     /// A vector in the stack frame ([`Vir::slots`]`[aux]`) that the prologue fills.
     Slot,
     /// All lanes true (`imm` 1) or false, in a mask register.
-    KConst,
-    /// `reg = op(vvvv, rm)`
-    Rvm,
-    /// `reg = op(rm)`
-    Rm,
-    /// `rm = op(reg)`
-    Mr,
-    /// `vvvv = op(rm, imm)`
-    Shift,
-    /// `a·b + c` up to signs; overwrites one argument.
-    Fma,
-    /// `m ? x : y` by mask register.
-    BlendM,
-    /// `m ? x : y` by vector mask.
-    BlendV,
+    MaskConst,
+
+    /// Float sum, difference, product, quotient, square root.
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Sqrt,
+    /// `a < b ? a : b`, so `b` if one is NaN.
+    Min,
+    /// `a > b ? a : b`, so `b` if one is NaN.
+    Max,
+    /// The smaller of two numbers, -0 below +0; unspecified if one is NaN.
+    MinNumber,
+    /// The larger of two numbers, -0 below +0; unspecified if one is NaN.
+    MaxNumber,
+    /// Nearest integer in a direction, as a float.
+    Round(Rounding),
+    /// `a·2ᵇ` for integral `b`, rounded once.
+    Scale,
+    /// `a·b + c`, rounded once.
+    MulAdd,
+    /// `a·b - c`, rounded once.
+    MulSub,
+    /// `c - a·b`, rounded once.
+    NegMulAdd,
+
+    /// Integer sum, difference, product (its low half), magnitude, extremes.
+    IntAdd,
+    IntSub,
+    IntMul,
+    /// Product of the low halves of unsigned lanes, as wide as the lanes.
+    IntMulHalves,
+    IntAbs,
+    IntMin,
+    IntMax,
+    UintMin,
+    UintMax,
+    /// Bitwise operations. `AndNot` is `b` and not `a`.
+    And,
+    AndNot,
+    Or,
+    Xor,
+    /// Shifts and rotation by a constant (`imm`).
+    ShiftLeft,
+    ShiftRight,
+    ShiftRightSigned,
+    RotateLeft,
+    /// Shifts by another vector's lanes, as unsigned counts: 0 (or the sign) from the lane's width on.
+    ShiftLeftBy,
+    ShiftRightBy,
+    ShiftRightSignedBy,
+
+    /// Float comparison into a mask. `imm` of comparisons is the lane size of the arguments.
+    Compare(Predicate),
+    /// Integer comparisons into a mask: equal, greater.
+    IntEq,
+    IntGt,
+    UintGt,
+    /// Mask of the lanes in which `a` and `b` have a common bit.
+    TestBits,
+    /// Operations on mask registers. `MaskAndNot` is `b` and not `a`.
+    MaskAnd,
+    MaskAndNot,
+    MaskOr,
+    MaskXor,
+    MaskNot,
+    /// `m ? a : b` by a mask.
+    Select,
+
+    /// Conversion; of floats to integers toward zero, unspecified out of range.
+    Convert(Format, Format),
+    /// Conversion of floats to integers, halves to even; unspecified out of range.
+    ConvertNearest(Format, Format),
+    /// The low 32 bits of 64-bit lanes, in adjacent 32-bit lanes.
+    LowHalves,
+    /// The low 16 bits (`imm` 2) or 8 bits (`imm` 1) of 32-bit lanes, adjacent in the lower part of the vector.
+    Pack,
+    /// Lanes of 4 bytes in reverse order.
+    Reverse,
+    /// 32-bit words of `b`, by their numbers in the words of `a`.
+    PermuteWords,
+    /// An operation of the instruction set's own, by its number there. Only [`Target::pack`] makes one.
+    Machine(u8),
+
     /// Position of the step in the row, in every lane.
     Step,
     /// The two low bits of the step's address in a strided access, in every lane.
     StepLow,
     /// `lanes` contiguous elements at a pointer (`aux`); `imm` is the element size in memory.
-    Load,
+    Load(Memory),
     /// Writes the first argument as contiguous elements. With [`CACHED`] in `aux`, never non-temporally.
-    Store,
+    Store(Memory),
     /// Writes the lowest lane of the first argument at the pointer: `imm` bytes.
     StoreOne,
-    /// Applies the operation to the first argument and the contiguous elements at the pointer.
-    Merge,
-    /// Folds the first argument into the accumulators of a fold ([`Vir::folds`]`[aux]`); `imm` is 1 if one instruction
-    /// does it.
-    Fold,
+    /// Combines the first argument with the contiguous elements at the pointer, by one instruction.
+    Merge(Monoid, DType),
+    /// Folds the first argument into the accumulators of a fold ([`Vir::folds`]`[aux]`).
+    Fold(Monoid, DType),
     /// Sets the row's value `aux` to the first argument, which is the same in every lane.
     Set,
     /// Gathers elements at the pointer plus the index lanes (first argument) times `imm`; 0 where the mask (second
@@ -85,6 +212,38 @@ pub enum Op {
     Carry,
 }
 
+impl Op {
+    /// Whether swapping the first two arguments changes nothing.
+    pub fn commutes(self) -> bool {
+        use Op::*;
+        matches!(
+            self,
+            Add | Mul
+                | IntAdd
+                | IntMul
+                | IntMulHalves
+                | IntMin
+                | IntMax
+                | UintMin
+                | UintMax
+                | And
+                | Or
+                | Xor
+                | IntEq
+                | TestBits
+                | MaskAnd
+                | MaskOr
+                | MaskXor
+                | MinNumber
+                | MaxNumber
+                | MulAdd
+                | MulSub
+                | NegMulAdd
+                | Compare(Predicate::Eq | Predicate::Ne | Predicate::Unordered)
+        )
+    }
+}
+
 /// Register class of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Class {
@@ -101,10 +260,8 @@ pub enum Class {
 pub struct Inst {
     /// Operation.
     pub op: Op,
-    /// Encoding, if the operation has one.
-    pub code: Code,
-    /// Vector length, `16 << len` bytes.
-    pub len: u8,
+    /// Vector length in bytes; 0 if the operation has none.
+    pub width: u8,
     /// Immediate; its meaning depends on the operation.
     pub imm: u8,
     /// Number of arguments.
@@ -231,13 +388,10 @@ impl Hasher for Mix {
     }
 }
 
-/// Identity of an instruction for value numbering: everything but the encoding, for which the opcode is enough.
-type Key = (u64, u64, u64);
-
 /// One step, under construction or complete.
 pub struct Vir {
     /// The instruction set.
-    pub isa: Isa,
+    pub target: &'static Target,
     /// Points per step.
     pub lanes: usize,
     /// Instructions, one per value.
@@ -254,14 +408,14 @@ pub struct Vir {
     pub active: Option<Val>,
     /// Vectors of the constant pool, each as long as a register.
     pub tables: Vec<Vec<u8>>,
-    known: HashMap<Key, Val, BuildHasherDefault<Mix>>,
+    known: HashMap<Inst, Val, BuildHasherDefault<Mix>>,
 }
 
 impl Vir {
     /// An empty step.
-    pub fn new(isa: Isa, lanes: usize) -> Vir {
+    pub fn new(target: &'static Target, lanes: usize) -> Vir {
         Vir {
-            isa,
+            target,
             lanes,
             insts: Vec::with_capacity(128),
             effects: Vec::new(),
@@ -274,9 +428,9 @@ impl Vir {
         }
     }
 
-    /// Encoded length of a vector with lanes of that many bytes.
-    pub fn len(&self, lane: u8) -> u8 {
-        (self.lanes * lane as usize / 16).trailing_zeros() as u8
+    /// Bytes of a vector with lanes of that many bytes.
+    pub fn width(&self, lane: u8) -> u8 {
+        (self.lanes * lane as usize) as u8
     }
 
     /// The instruction of a value.
@@ -291,42 +445,33 @@ impl Vir {
 
     /// Appends an instruction, or returns the equal one that exists.
     pub fn push(&mut self, mut i: Inst) -> Val {
-        if i.code.commutes && i.op == Op::Rvm && i.args[1] < i.args[0] {
+        if i.op.commutes() && i.args[1] < i.args[0] {
             i.args.swap(0, 1);
         }
-        let c = i.code;
-        let code =
-            (c.map as u64) << 16 | (c.pp as u64) << 12 | (c.opcode as u64) << 4 | (c.w as u64) << 3 | c.ext as u64;
-        let shape =
-            (i.op as u64) << 32 | (i.len as u64) << 24 | (i.imm as u64) << 16 | (i.lane as u64) << 8 | i.step as u64;
-        let args = (i.args[0].0 as u64) << 32 | i.args[1].0 as u64;
-        let key = (code << 40 | shape, args, i.aux.rotate_left(32) ^ (i.args[2].0 as u64) ^ (i.nargs as u64) << 62);
-        // The third word mixes: `aux` and three arguments never occur together.
-        if let Some(&v) = self.known.get(&key) {
+        if let Some(&v) = self.known.get(&i) {
             return v;
         }
         let v = Val(self.insts.len() as u32);
         self.insts.push(i);
-        self.known.insert(key, v);
+        self.known.insert(i, v);
         v
     }
 
     /// An instruction on registers. `lane` is the lane size of the result (0: a mask register); `size` the lane size
     /// that sets the vector length.
-    pub fn make(&mut self, op: Op, code: Code, size: u8, lane: u8, imm: u8, args: &[Val]) -> Val {
+    pub fn make(&mut self, op: Op, size: u8, lane: u8, imm: u8, args: &[Val]) -> Val {
         let mut a = [Val(0); 3];
         a[..args.len()].copy_from_slice(args);
         let class = if lane == 0 { Class::Mask } else { Class::Vector };
-        let (len, nargs) = (self.len(size), args.len() as u8);
-        self.push(Inst { op, code, len, imm, nargs, lane, args: a, aux: 0, class, step: 0 })
+        let (width, nargs) = (self.width(size), args.len() as u8);
+        self.push(Inst { op, width, imm, nargs, lane, args: a, aux: 0, class, step: 0 })
     }
 
     /// An instruction without arguments.
     pub fn leaf(&mut self, op: Op, lane: u8, imm: u8, aux: u64) -> Val {
         let class = if lane == 0 { Class::Mask } else { Class::Vector };
-        let len = if lane == 0 { 0 } else { self.len(lane) };
-        let code = ops::MOVUPS[0];
-        self.push(Inst { op, code, len, imm, nargs: 0, lane, args: [Val(0); 3], aux, class, step: 0 })
+        let width = if lane == 0 { 0 } else { self.width(lane) };
+        self.push(Inst { op, width, imm, nargs: 0, lane, args: [Val(0); 3], aux, class, step: 0 })
     }
 
     /// One value in every lane, given by its bits.
@@ -336,7 +481,7 @@ impl Vir {
 
     /// A vector of the constant pool.
     pub fn table(&mut self, mut bytes: Vec<u8>, lane: u8) -> Val {
-        bytes.resize(self.isa.bytes(), 0);
+        bytes.resize(self.target.vector_bytes, 0);
         let at = self.tables.iter().position(|t| *t == bytes).unwrap_or_else(|| {
             self.tables.push(bytes);
             self.tables.len() - 1
@@ -354,11 +499,11 @@ impl Vir {
     }
 
     /// Appends an instruction with an effect, ordered after all earlier effects.
-    pub fn effect(&mut self, op: Op, code: Code, len: u8, imm: u8, args: &[Val], aux: u64) {
+    pub fn effect(&mut self, op: Op, width: u8, imm: u8, args: &[Val], aux: u64) {
         let mut a = [Val(0); 3];
         a[..args.len()].copy_from_slice(args);
         let nargs = args.len() as u8;
-        let v = self.push(Inst { op, code, len, imm, nargs, lane: 0, args: a, aux, class: Class::Effect, step: 0 });
+        let v = self.push(Inst { op, width, imm, nargs, lane: 0, args: a, aux, class: Class::Effect, step: 0 });
         if !self.effects.contains(&v) {
             self.effects.push(v);
         }

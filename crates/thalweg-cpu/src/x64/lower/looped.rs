@@ -5,7 +5,6 @@ use crate::machine::Machine;
 use crate::prepare::prepare;
 use crate::x64::Unsupported;
 use crate::x64::elements::lane_of;
-use crate::x64::ops;
 use crate::x64::vir::{Class, Inst, LoopIteration, Op, Slot, Source, Val, Vir};
 use thalweg_ir::{DType, First, Loop};
 use thalweg_kernel::{NodeId, turn};
@@ -27,10 +26,10 @@ impl Lower<'_> {
         let v = lower_turn(of, &values, &self.v)?;
         for (i, (x, dtype)) in values.into_iter().enumerate() {
             let x = if dtype == DType::Bool { self.v.truth_lanes(x) } else { x };
-            self.v.effect(Op::Put, ops::MOVUPS_STORE[0], 0, 0, &[x], number << 16 | i as u64);
+            self.v.effect(Op::Put, 0, 0, &[x], number << 16 | i as u64);
         }
         self.v.loops.push(LoopIteration { v, most: region.most });
-        self.v.effect(Op::Loop, ops::MOVUPS[0], 0, 0, &[], number);
+        self.v.effect(Op::Loop, 0, 0, &[], number);
         self.loops.push(id);
         // Only the loop's results are read, by `Looped` nodes.
         Ok(Val(0))
@@ -45,7 +44,7 @@ pub(super) fn turn_slot(number: usize, dtype: DType) -> Slot {
 /// Lowers one iteration of a loop with these values (carried ones first) in a step `around`.
 fn lower_turn(of: Loop, values: &[(Val, DType)], around: &Vir) -> Result<Vir, Unsupported> {
     let body = prepare(&turn(of));
-    let mut l = Lower::new(&body, false, Vir::new(around.isa, around.lanes));
+    let mut l = Lower::new(&body, false, Vir::new(around.target, around.lanes));
     l.turn = true;
     // In order of value number, as `Put` stores them.
     let slots: Vec<Val> = values.iter().enumerate().map(|(i, v)| l.v.slot(turn_slot(i, v.1))).collect();
@@ -64,7 +63,7 @@ fn lower_turn(of: Loop, values: &[(Val, DType)], around: &Vir) -> Result<Vir, Un
         let new = if dtype == DType::Bool { l.v.truth_lanes(new) } else { new };
         let kept = l.v.pick(lane, active, new, slots[i]);
         if kept != slots[i] {
-            l.v.effect(Op::Carry, ops::MOVUPS_STORE[0], 0, 0, &[kept], i as u64);
+            l.v.effect(Op::Carry, 0, 0, &[kept], i as u64);
         }
     }
     Ok(l.v)
@@ -84,8 +83,8 @@ impl Vir {
     fn exit(&mut self, go: Val) {
         let (lane, class) = if self.masks() { (0, Class::Mask) } else { (4, Class::Vector) };
         let go = if self.masks() { go } else { self.mask_to(go, 4) };
-        let (code, args) = (ops::MOVUPS[0], [go, Val(0), Val(0)]);
-        let exit = Inst { op: Op::Exit, code, len: 0, imm: 0, nargs: 1, lane, args, aux: 0, class, step: 0 };
+        let args = [go, Val(0), Val(0)];
+        let exit = Inst { op: Op::Exit, width: 0, imm: 0, nargs: 1, lane, args, aux: 0, class, step: 0 };
         let active = self.push(exit);
         self.effects.push(active);
         self.active = Some(active);
