@@ -7,11 +7,11 @@
 //! The tile engine accepts every rectangle. A run fails for one reason only, an index out of range, and fails its
 //! launch.
 
+#[cfg(all(unix, target_arch = "x86_64"))]
+use crate::emitter;
 use crate::prepare::prepare;
 use crate::row_call::{ACCESS_WORDS, InnerReduction, RowArgs, Rows};
 use crate::tile;
-#[cfg(all(unix, target_arch = "x86_64"))]
-use crate::x64;
 use std::ops::Range;
 use std::sync::OnceLock;
 use thalweg_kernel::{Body, Phases, phases};
@@ -87,10 +87,10 @@ impl Choice {
     }
 
     #[cfg(all(unix, target_arch = "x86_64"))]
-    pub(crate) fn isa(self) -> Option<x64::Isa> {
+    pub(crate) fn isa(self) -> Option<emitter::Isa> {
         match self {
-            Choice::Avx512Narrow | Choice::Avx512 => Some(x64::Isa::Avx512),
-            Choice::Avx2 => Some(x64::Isa::Avx2),
+            Choice::Avx512Narrow | Choice::Avx512 => Some(emitter::Isa::Avx512),
+            Choice::Avx2 => Some(emitter::Isa::Avx2),
             Choice::Tile => None,
         }
     }
@@ -99,7 +99,7 @@ impl Choice {
     fn emit(self, body: &Body) -> Option<(Box<dyn Rows>, ProgramInfo)> {
         #[cfg(all(unix, target_arch = "x86_64"))]
         if let Some(isa) = self.isa().filter(|i| i.available()) {
-            match x64::compile(body, isa) {
+            match emitter::compile(body, isa) {
                 Ok(code) => {
                     let info = self.program_info(&code.report);
                     return Some((Box::new(code), info));
@@ -115,7 +115,7 @@ impl Choice {
     fn emit_streaming(self, body: &Body) -> Option<Box<dyn Rows>> {
         #[cfg(all(unix, target_arch = "x86_64"))]
         if let Some(isa) = self.isa().filter(|i| i.available()) {
-            return x64::compile_streaming(body, isa).ok().map(|code| Box::new(code) as Box<dyn Rows>);
+            return emitter::compile_streaming(body, isa).ok().map(|code| Box::new(code) as Box<dyn Rows>);
         }
         let _ = body;
         None
@@ -131,7 +131,8 @@ impl Choice {
     ) -> Option<(Box<dyn InnerReduction>, ProgramInfo)> {
         #[cfg(all(unix, target_arch = "x86_64"))]
         if let Some(isa) = self.isa().filter(|i| i.available()) {
-            let compile = if streaming { x64::compile_inner_reduction_streaming } else { x64::compile_inner_reduction };
+            let compile =
+                if streaming { emitter::compile_inner_reduction_streaming } else { emitter::compile_inner_reduction };
             match compile(body, isa, keep) {
                 Ok(code) => {
                     let info = self.program_info(&code.report);
@@ -146,7 +147,7 @@ impl Choice {
 
     /// Program information from the emitter's report.
     #[cfg(all(unix, target_arch = "x86_64"))]
-    fn program_info(self, report: &x64::Report) -> ProgramInfo {
+    fn program_info(self, report: &emitter::Report) -> ProgramInfo {
         ProgramInfo {
             engine: self.name().into(),
             code_bytes: report.bytes,

@@ -1,7 +1,7 @@
 //! The CPU device of Thalweg.
 //!
-//! Map kernels are compiled by the crate's own vector emitter on x86-64 (`x64`: AVX-512, or AVX2 with FMA, chosen at
-//! run time). The portable tile engine (`tile`) runs them elsewhere, and wherever the emitter has no instruction for an
+//! Map kernels are compiled by the crate's own vector emitter (`emitter`, `vector`, `isa`) on x86-64, for AVX-512, or
+//! AVX2 with FMA, chosen at run time. The portable tile engine (`tile`) runs them elsewhere, and wherever the emitter has no instruction for an
 //! operation. Row kernels are split into phases, which the same two engines run block by block (`row`). Many small
 //! kernels run in one dispatch (`group`). Matrix products have micro-kernels of their own (`contract`, `contraction`).
 //! [`CpuDevice`] is the entry point for the rest of Thalweg.
@@ -12,9 +12,13 @@ mod combine;
 mod contract;
 mod contraction;
 mod device;
+#[cfg(all(unix, target_arch = "x86_64"))]
+pub mod emitter;
 mod engine;
 mod flat;
 mod group;
+#[cfg(all(unix, target_arch = "x86_64"))]
+mod isa;
 mod launch;
 mod launch_common;
 pub mod machine;
@@ -38,7 +42,7 @@ mod traffic;
 #[doc(hidden)]
 pub mod tunable;
 #[cfg(all(unix, target_arch = "x86_64"))]
-pub mod x64;
+mod vector;
 
 #[cfg(test)]
 mod tests;

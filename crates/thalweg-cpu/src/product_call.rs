@@ -1,6 +1,6 @@
 //! Argument blocks of the GEMM and GEMV micro-kernels: a tile of sums, terms of one row, or dot products.
 //!
-//! Emitted code (`x64/product.rs`) reads these words by their offsets; the portable loops take the same arguments.
+//! Emitted code (`isa/gemm.rs`) reads these words by their offsets; the portable loops take the same arguments.
 
 /// Arguments of a tile: `to[i, j] = from[i, j] + Σ left[i, p]·right[p, j]`, without `from` if that is null. Strides are
 /// in bytes.

@@ -14,9 +14,9 @@ use crate::product_call::{DotArgs, StreamArgs, TileArgs, lanes};
 use std::marker::PhantomData;
 #[cfg(all(unix, target_arch = "x86_64"))]
 use {
+    crate::isa::Isa,
+    crate::isa::gemm::{self, Arithmetic, Form, Layout, Micro},
     crate::number::{Bf16, F16, Pairs},
-    crate::x64::Isa,
-    crate::x64::product::{self, Arithmetic, Form, Micro, dots::Lying},
     std::any::TypeId,
     std::sync::OnceLock,
 };
@@ -56,9 +56,9 @@ impl<T: Scheme> Kernels<T> {
         const { assert!(size_of::<T::Slot>() == size_of::<T::Sum>()) };
         #[cfg(all(unix, target_arch = "x86_64"))]
         if let Some((isa, arithmetic)) = choice.isa().filter(|i| i.available()).zip(arithmetic::<T>()) {
-            let columns = product::VECTORS * isa.bytes() / size_of::<T::Sum>();
+            let columns = gemm::TILE_VECTORS * isa.bytes() / size_of::<T::Sum>();
             let emitted = Some((isa, arithmetic));
-            return Kernels { emitted, rows: product::rows(isa), columns, scheme: PhantomData };
+            return Kernels { emitted, rows: isa.tile_rows(), columns, scheme: PhantomData };
         }
         let _ = choice;
         Kernels {
@@ -121,7 +121,7 @@ impl<T: Scheme> Kernels<T> {
     pub fn dot_columns(&self, rows: usize) -> usize {
         #[cfg(all(unix, target_arch = "x86_64"))]
         if let Some((isa, _)) = self.emitted {
-            return product::dots::columns(isa, rows);
+            return isa.dot_columns(rows);
         }
         let _ = rows;
         portable::DOT_COLUMNS
@@ -138,10 +138,10 @@ impl<T: Scheme> Kernels<T> {
         #[cfg(all(unix, target_arch = "x86_64"))]
         if let Some((isa, arithmetic)) = self.emitted {
             let right = match TypeId::of::<T>() {
-                t if t == TypeId::of::<Bf16>() => Lying::Bf16,
-                t if t == TypeId::of::<F16>() => Lying::F16,
-                _ if T::OFFSET => Lying::Offset,
-                _ => Lying::Slots,
+                t if t == TypeId::of::<Bf16>() => Layout::Bf16,
+                t if t == TypeId::of::<F16>() => Layout::F16,
+                _ if T::OFFSET => Layout::Offset,
+                _ => Layout::Slots,
             };
             if let Some(micro) = emitted(isa, arithmetic, Form::Dots { rows, columns, right }) {
                 // SAFETY: as above.
@@ -169,14 +169,14 @@ fn arithmetic<T: Scheme>() -> Option<Arithmetic> {
 /// Maximum rows of [`Kernels::dots`].
 pub const DOT_ROWS: usize = 4;
 #[cfg(all(unix, target_arch = "x86_64"))]
-const _: () = assert!(DOT_ROWS == product::dots::ROWS && product::dots::BYTES == 64);
+const _: () = assert!(DOT_ROWS == gemm::MAX_DOT_ROWS && gemm::DOT_BYTES == 64);
 
 /// Maximum terms of [`Kernels::stream`].
 pub const MAX_STREAM_TERMS: usize = 8;
 
 /// Number of kernel forms per instruction set and arithmetic.
 #[cfg(all(unix, target_arch = "x86_64"))]
-const FORMS: usize = STREAMS + 2 * product::MAX_STREAM_TERMS + 2 * 4 * product::dots::ROWS;
+const FORMS: usize = STREAMS + 2 * gemm::MAX_STREAM_TERMS + 2 * 4 * gemm::MAX_DOT_ROWS;
 /// Index of the first stream kernel; tiles come before it.
 #[cfg(all(unix, target_arch = "x86_64"))]
 const STREAMS: usize = 2 * 4 * 14;
@@ -188,11 +188,11 @@ fn emitted(isa: Isa, arithmetic: Arithmetic, form: Form) -> Option<&'static Micr
         [const { [const { [const { OnceLock::new() }; FORMS] }; 4] }; 2];
     let number = match form {
         Form::Tile { rows, vectors, masked, along_terms } => {
-            ((rows - 1) * product::VECTORS + vectors - 1) * 4 + 2 * masked as usize + along_terms as usize
+            ((rows - 1) * gemm::TILE_VECTORS + vectors - 1) * 4 + 2 * masked as usize + along_terms as usize
         }
         Form::Stream { terms, first } => STREAMS + 2 * (terms - 1) + first as usize,
         Form::Dots { rows, columns, right } => {
-            STREAMS + 2 * product::MAX_STREAM_TERMS + ((rows - 1) * 4 + right as usize) * 2 + (columns == 1) as usize
+            STREAMS + 2 * gemm::MAX_STREAM_TERMS + ((rows - 1) * 4 + right as usize) * 2 + (columns == 1) as usize
         }
     };
     let place = &EMITTED[(isa == Isa::Avx512) as usize][arithmetic as usize][number];

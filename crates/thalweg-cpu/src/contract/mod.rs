@@ -11,7 +11,7 @@
 //!
 //! Several products with the same right factor may pack it once for all of them ([`Packing`]).
 //!
-//! `kernel` selects the micro-kernels, emitted (`x64/product.rs`) or portable; `pack` packs factors into panels;
+//! `kernel` selects the micro-kernels, emitted (`isa/gemm.rs`) or portable; `pack` packs factors into panels;
 //! `blocking` chooses the block sizes, `blocks` runs them; `row` and `dots` run products with one row or column, or a
 //! few; `moves` counts their memory traffic. docs/cpu-emitter.md has an example.
 

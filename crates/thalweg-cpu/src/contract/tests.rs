@@ -452,7 +452,7 @@ fn nothing_outside_the_factors_is_touched() {
 
 #[cfg(all(unix, target_arch = "x86_64"))]
 fn fenced<T: Element>(seed: u64) {
-    use crate::x64::tests::memory::Fenced;
+    use crate::emitter::tests::memory::Fenced;
     let mut rng = Lcg(seed);
     let size = size_of::<T>();
     for round in 0..400 {

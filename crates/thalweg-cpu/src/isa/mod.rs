@@ -1,0 +1,75 @@
+//! Instruction sets: what each must provide to the emitter, one row a set.
+//!
+//! A set has a folder with its [`Target`] (facts for the machine-neutral stages of `vector`), the code around and of a
+//! step, and micro-kernels of matrix products. Adding one is such a folder, and a row in each `match` here.
+
+pub mod gemm;
+pub mod pages;
+mod x86;
+
+#[cfg(test)]
+pub use x86::tests::gemm::assembled as gemm_functions;
+
+use crate::vector::ir::target::Target;
+use crate::vector::map::Map;
+use crate::vector::reduction::Reduction;
+use thalweg_kernel::Body;
+use x86::Level;
+
+/// An instruction set that the emitter supports.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Isa {
+    /// AVX2 with FMA, F16C and BMI2: 16 registers of 256 bits.
+    Avx2,
+    /// AVX-512 F, DQ, BW and VL: 32 registers of 512 bits, 7 masks.
+    Avx512,
+}
+
+impl Isa {
+    fn level(self) -> Level {
+        match self {
+            Isa::Avx2 => Level::Avx2,
+            Isa::Avx512 => Level::Avx512,
+        }
+    }
+
+    /// Whether this machine supports it.
+    pub fn available(self) -> bool {
+        self.level().available()
+    }
+
+    /// Its description for the machine-neutral stages.
+    pub(crate) fn target(self) -> &'static Target {
+        self.level().target()
+    }
+
+    /// Bytes of a vector register.
+    pub(crate) fn bytes(self) -> usize {
+        self.target().vector_bytes
+    }
+
+    /// Maximum rows of a GEMM tile.
+    pub(crate) fn tile_rows(self) -> usize {
+        x86::gemm::rows(self.level())
+    }
+
+    /// Columns of a dots kernel with `rows` rows.
+    pub(crate) fn dot_columns(self, rows: usize) -> usize {
+        x86::gemm::columns(self.level(), rows)
+    }
+
+    /// Machine code of a GEMM micro-kernel.
+    pub(crate) fn gemm(self, arithmetic: gemm::Arithmetic, form: gemm::Form) -> Vec<u8> {
+        x86::gemm::assemble(self.level(), arithmetic, form)
+    }
+
+    /// Machine code of a map body's function. `None` if its frame is too large.
+    pub(crate) fn map(self, map: &mut Map, streaming: bool) -> Option<Vec<u8>> {
+        x86::map(self.level(), map, streaming)
+    }
+
+    /// Machine code of a row body's function. `None` if its frame is too large.
+    pub(crate) fn rows(self, body: &Body, reduction: &mut Reduction, streaming: bool) -> Option<Vec<u8>> {
+        x86::rows(self.level(), body, reduction, streaming)
+    }
+}

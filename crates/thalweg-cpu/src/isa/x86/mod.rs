@@ -1,0 +1,57 @@
+//! x86-64: AVX-512 and AVX2.
+//!
+//! `select` chooses instructions for meanings of the vector IR, `ops` lists instructions, `asm` encodes them; `emit`,
+//! `folds` and `loops` write steps, `function` and `rows` the functions around them, `gemm` the micro-kernels of matrix
+//! products.
+
+mod asm;
+mod emit;
+mod folds;
+mod function;
+pub mod gemm;
+mod loops;
+mod ops;
+mod rows;
+mod select;
+#[cfg(test)]
+pub mod tests;
+
+use crate::vector::ir::target::Target;
+pub use function::emit as map;
+pub use rows::emit as rows;
+
+/// Generation of the vector instructions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Level {
+    /// AVX2 with FMA, F16C and BMI2: 16 registers of 256 bits.
+    Avx2,
+    /// AVX-512 F, DQ, BW and VL: 32 registers of 512 bits, 7 masks.
+    Avx512,
+}
+
+impl Level {
+    /// Whether this machine has it.
+    pub fn available(self) -> bool {
+        let avx2 = is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("fma")
+            && is_x86_feature_detected!("f16c")
+            && is_x86_feature_detected!("bmi2");
+        match self {
+            Level::Avx2 => avx2,
+            Level::Avx512 => {
+                avx2 && is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512dq")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512vl")
+            }
+        }
+    }
+
+    /// Its description for the machine-neutral stages.
+    pub fn target(self) -> &'static Target {
+        match self {
+            Level::Avx512 => &select::AVX512,
+            Level::Avx2 => &select::AVX2,
+        }
+    }
+}
