@@ -14,8 +14,9 @@ use crate::product_call::{DotArgs, StreamArgs, TileArgs, lanes};
 use std::marker::PhantomData;
 #[cfg(all(unix, target_arch = "x86_64"))]
 use {
+    crate::emitter::gemm::Micro,
     crate::isa::Isa,
-    crate::isa::gemm::{self, Arithmetic, Form, Layout, Micro},
+    crate::isa::gemm::{self, Arithmetic, Form, Layout},
     crate::number::{Bf16, F16, Pairs},
     std::any::TypeId,
     std::sync::OnceLock,

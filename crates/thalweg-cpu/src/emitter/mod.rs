@@ -5,15 +5,17 @@
 //! addresses and scalars are arguments. docs/cpu-emitter.md has the design.
 
 mod dump;
+pub(crate) mod gemm;
 mod reduction;
 #[cfg(test)]
 pub(crate) mod tests;
 
 pub use crate::isa::Isa;
+use crate::isa::MapFunction;
 use crate::isa::pages::Code;
 use crate::row_call::{RowArgs, Rows};
 pub use crate::vector::Unsupported;
-use crate::vector::{Options, loop_code, map};
+use crate::vector::{Options, function, loop_code, map};
 pub use reduction::{CompiledInnerReduction, compile_inner_reduction, compile_inner_reduction_streaming};
 use std::time::{Duration, Instant};
 use thalweg_kernel::Body;
@@ -70,7 +72,8 @@ pub(crate) fn compile_with(body: &Body, isa: Isa, options: Options) -> Result<Co
 /// Assembles the machine code of a body.
 pub(crate) fn assemble(body: &Body, isa: Isa, options: Options) -> Result<(Vec<u8>, Report), Unsupported> {
     let mut map = map::compile(body, isa.target(), options)?;
-    let bytes = isa.map(&mut map, options.streaming).ok_or(Unsupported::TooLarge)?;
+    let code = function::linear(&mut map, options.streaming).ok_or(Unsupported::TooLarge)?;
+    let bytes = isa.encode(&code);
     let (main, tail) = (&map.main, &map.tail);
     let report = Report {
         isa,
@@ -91,7 +94,7 @@ pub(crate) fn assemble(body: &Body, isa: Isa, options: Options) -> Result<(Vec<u
 impl Rows for Compiled {
     unsafe fn run(&self, args: &RowArgs, n: usize, rows: usize) -> bool {
         // SAFETY: the code was emitted with this signature and published whole; it lives as long as `self`.
-        let f: extern "sysv64" fn(*const u64, usize, usize) -> u64 = unsafe { std::mem::transmute(self.code.start()) };
+        let f: MapFunction = unsafe { std::mem::transmute(self.code.start()) };
         f(args.as_ptr(), n, rows) == 0
     }
 }

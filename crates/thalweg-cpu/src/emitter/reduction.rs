@@ -1,6 +1,7 @@
 //! Compilation of row bodies: all phases of a body in one function.
 
 use super::{Isa, Report, Unsupported, dump};
+use crate::isa::RowFunction;
 use crate::isa::pages::Code;
 use crate::prepare::prepare;
 use crate::row_call::{InnerReduction, RowArgs};
@@ -57,7 +58,9 @@ pub(crate) fn assemble_inner_reduction(
     options: Options,
 ) -> Result<(Vec<u8>, Report), Unsupported> {
     let mut compiled = reduction::compile(body, phases, isa.target(), options)?;
-    let bytes = isa.rows(body, &mut compiled, options.streaming).ok_or(Unsupported::TooLarge)?;
+    let code = crate::vector::phases::linear(body, &mut compiled, isa.target(), options.streaming)
+        .ok_or(Unsupported::TooLarge)?;
+    let bytes = isa.encode(&code);
     let parts = &compiled.phases;
     let passes = || parts.iter().filter(|p| p.tail.is_some());
     let report = Report {
@@ -81,9 +84,8 @@ pub(crate) fn assemble_inner_reduction(
 
 impl InnerReduction for CompiledInnerReduction {
     unsafe fn run(&self, args: &RowArgs, n: usize, rows: usize, phases: Range<usize>) -> bool {
-        type Function = extern "sysv64" fn(*const u64, usize, usize, usize, usize) -> u64;
         // SAFETY: the code was emitted with this signature and published whole; it lives as long as `self`.
-        let f: Function = unsafe { std::mem::transmute(self.code.start()) };
+        let f: RowFunction = unsafe { std::mem::transmute(self.code.start()) };
         f(args.as_ptr(), n, rows, phases.start, phases.end) == 0
     }
 }

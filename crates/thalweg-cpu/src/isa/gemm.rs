@@ -1,15 +1,11 @@
-//! Micro-kernels of matrix products (`contract/`): their forms, and published functions.
+//! Micro-kernels of matrix products (`contract/`): their arithmetics and forms.
 //!
 //! A *tile* kernel (GEMM) holds a rectangle of sums in registers over a block of terms; a *stream* kernel (GEMV) adds
 //! several terms of one row into sums in memory; a *dots* kernel multiplies lines with contiguous terms, with
 //! [`DOT_BYTES`] bytes of lanes per sum. An instruction set assembles them as straight loops with fixed registers. Always
 //! true: in the first two, each sum is one chain of fused multiply-adds over ascending terms; in the third, each lane is.
 //! Lanes outside the mask are neither read nor written; `rows`, `vectors` and `columns` fit the registers
-//! ([`Isa::tile_rows`], [`Isa::dot_columns`]).
-
-use super::Isa;
-use super::pages;
-use crate::product_call::{DotArgs, StreamArgs, TileArgs};
+//! ([`super::Isa::tile_rows`], [`super::Isa::dot_columns`]).
 
 /// Maximum rows of a dots kernel.
 pub const MAX_DOT_ROWS: usize = 4;
@@ -44,52 +40,6 @@ pub enum Form {
     Stream { terms: usize, first: bool },
     /// Dot products of `rows` rows times `columns` columns, with this element layout.
     Dots { rows: usize, columns: usize, right: Layout },
-}
-
-/// A published micro-kernel.
-pub struct Micro(pages::Code);
-
-impl Micro {
-    /// Emits a micro-kernel. `None` if the operating system provides no executable memory.
-    pub fn new(isa: Isa, arithmetic: Arithmetic, form: Form) -> Option<Micro> {
-        let bytes = isa.gemm(arithmetic, form);
-        let name = format!("cpu-{isa:?}-product").to_lowercase();
-        thalweg_runtime::dump(&name, || {
-            vec![("txt", format!("{form:?} {arithmetic:?}").into_bytes()), ("bin", bytes.clone())]
-        });
-        pages::Code::publish(&bytes).map(Micro)
-    }
-
-    /// Runs a tile kernel.
-    ///
-    /// # Safety
-    /// It was emitted as a tile kernel for an instruction set that the machine has, and the arguments describe memory
-    /// that may be read and written as its form does.
-    pub unsafe fn tile(&self, args: &TileArgs) {
-        // SAFETY: the code was emitted with this signature and published whole; it lives as long as `self`.
-        let f: extern "sysv64" fn(*const TileArgs) = unsafe { std::mem::transmute(self.0.start()) };
-        f(args);
-    }
-
-    /// Runs a stream kernel.
-    ///
-    /// # Safety
-    /// As [`Micro::tile`].
-    pub unsafe fn stream(&self, args: &StreamArgs) {
-        // SAFETY: as above.
-        let f: extern "sysv64" fn(*const StreamArgs) = unsafe { std::mem::transmute(self.0.start()) };
-        f(args);
-    }
-
-    /// Runs a dots kernel.
-    ///
-    /// # Safety
-    /// As [`Micro::tile`].
-    pub unsafe fn dots(&self, args: &DotArgs) {
-        // SAFETY: as above.
-        let f: extern "sysv64" fn(*const DotArgs) = unsafe { std::mem::transmute(self.0.start()) };
-        f(args);
-    }
 }
 
 /// Element layout of a dots kernel's right factor.

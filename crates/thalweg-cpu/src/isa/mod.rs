@@ -10,10 +10,12 @@ mod x86;
 #[cfg(test)]
 pub use x86::tests::gemm::assembled as gemm_functions;
 
+/// Types of published functions, in the calling convention of this machine.
+#[cfg(target_arch = "x86_64")]
+pub(crate) use x86::abi::{GemmFunction, MapFunction, RowFunction};
+
 use crate::vector::ir::target::Target;
-use crate::vector::map::Map;
-use crate::vector::reduction::Reduction;
-use thalweg_kernel::Body;
+use crate::vector::linear::Linear;
 use x86::Level;
 
 /// An instruction set that the emitter supports.
@@ -63,13 +65,8 @@ impl Isa {
         x86::gemm::assemble(self.level(), arithmetic, form)
     }
 
-    /// Machine code of a map body's function. `None` if its frame is too large.
-    pub(crate) fn map(self, map: &mut Map, streaming: bool) -> Option<Vec<u8>> {
-        x86::map(self.level(), map, streaming)
-    }
-
-    /// Machine code of a row body's function. `None` if its frame is too large.
-    pub(crate) fn rows(self, body: &Body, reduction: &mut Reduction, streaming: bool) -> Option<Vec<u8>> {
-        x86::rows(self.level(), body, reduction, streaming)
+    /// Machine code of linear code.
+    pub(crate) fn encode(self, code: &Linear) -> Vec<u8> {
+        x86::encode(self.level(), code)
     }
 }

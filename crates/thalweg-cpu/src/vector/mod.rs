@@ -8,10 +8,16 @@
 pub mod accumulators;
 mod build;
 pub mod elements;
+mod emit;
+mod folds;
+pub mod function;
 pub mod ir;
+pub mod linear;
 pub mod loop_code;
+mod loops;
 mod lower;
 pub mod map;
+pub mod phases;
 pub mod reduction;
 pub mod regalloc;
 pub mod schedule;

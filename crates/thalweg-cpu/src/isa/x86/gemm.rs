@@ -4,6 +4,7 @@
 
 use super::super::gemm::{Arithmetic, Form};
 use super::Level;
+use super::abi::SAVED;
 use super::asm::{Asm, Code, Cond, Extra, Gpr, R12, R13, R14, R15, RAX, RBP, RBX, RCX, RDI, RDX, RSI, Rm, at};
 use super::ops;
 use crate::product_call::{StreamArgs, TileArgs};
@@ -51,8 +52,6 @@ const R8: Gpr = 8;
 const R9: Gpr = 9;
 const R10: Gpr = 10;
 const R11: Gpr = 11;
-/// Callee-saved registers.
-const SAVED: [Gpr; 6] = [RBX, RBP, R12, R13, R14, R15];
 /// Registers that each address three rows or terms; r11 holds the stride between two.
 const POINTERS: [Gpr; 5] = [RSI, RBX, RBP, R12, R13];
 

@@ -1,24 +1,23 @@
 //! x86-64: AVX-512 and AVX2.
 //!
-//! `select` chooses instructions for meanings of the vector IR, `ops` lists instructions, `asm` encodes them; `emit`,
-//! `folds` and `loops` write steps, `function` and `rows` the functions around them, `gemm` the micro-kernels of matrix
+//! `select` chooses instructions for meanings of the vector IR, `ops` lists instructions, `asm` encodes them. `emit` encodes
+//! linear code, with `memory`, `folds` and `loops`; `abi` is the calling convention. `gemm` has the micro-kernels of matrix
 //! products.
 
+pub mod abi;
 mod asm;
 mod emit;
 mod folds;
-mod function;
 pub mod gemm;
 mod loops;
+mod memory;
 mod ops;
-mod rows;
 mod select;
 #[cfg(test)]
 pub mod tests;
 
 use crate::vector::ir::target::Target;
-pub use function::emit as map;
-pub use rows::emit as rows;
+pub use emit::encode;
 
 /// Generation of the vector instructions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

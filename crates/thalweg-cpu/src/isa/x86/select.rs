@@ -4,6 +4,7 @@
 //! for the others (memory accesses, gathers, folds, loops). Here are also the facts that the machine-neutral stages ask
 //! for ([`AVX512`], [`AVX2`]).
 
+use super::abi::POINTERS;
 use super::asm::Code;
 use super::ops::{self, Pair};
 use crate::vector::ir::target::{Combine, Constants, Masks, Operands, Target};
@@ -51,6 +52,9 @@ fn rm(code: Code) -> Encoding {
     Encoding { form: Form::Rm, code, imm: 0 }
 }
 
+/// Predicate of `vcmpps`: some argument is NaN.
+pub const UNORDERED: u8 = 0x03;
+
 /// Predicates of `vcmpps`.
 fn predicate(p: Predicate) -> u8 {
     match p {
@@ -58,7 +62,7 @@ fn predicate(p: Predicate) -> u8 {
         Predicate::Ne => 0x04,
         Predicate::Lt => 0x11,
         Predicate::Le => 0x12,
-        Predicate::Unordered => 0x03,
+        Predicate::Unordered => UNORDERED,
     }
 }
 
@@ -276,6 +280,7 @@ pub static AVX512: Target = Target {
     vector_bytes: 64,
     vectors: 32,
     masks: Masks::Registers(5),
+    pointers: POINTERS.len(),
     native: |_, _| true,
     combine: |op, dtype| combine(true, op, dtype),
     operands: |inst| operands(true, inst),
@@ -287,6 +292,7 @@ pub static AVX2: Target = Target {
     vector_bytes: 32,
     vectors: 16,
     masks: Masks::Vectors,
+    pointers: POINTERS.len(),
     native: native_avx2,
     combine: |op, dtype| combine(false, op, dtype),
     operands: |inst| operands(false, inst),

@@ -26,6 +26,8 @@ pub struct Target {
     pub vectors: usize,
     /// Representation of masks.
     pub masks: Masks,
+    /// Number of general registers for pointers of accesses.
+    pub pointers: usize,
     /// Whether one instruction (or a sequence without operands of its own) has this meaning on lanes of this many
     /// bytes. If not, lowering builds the meaning from others.
     pub native: fn(Op, u8) -> bool,
