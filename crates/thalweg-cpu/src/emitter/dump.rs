@@ -45,19 +45,14 @@ fn listing(body: &Body, report: &Report, loops: &[Listed<'_>]) -> String {
 
 /// Name of a register, by the class and width of the value in it.
 fn register(isa: Isa, inst: &Inst, reg: u8) -> String {
-    let width = match inst.width {
-        0..=16 => "xmm",
-        32 => "ymm",
-        _ => "zmm",
-    };
     match inst.class {
-        Class::Mask if isa == Isa::Avx512 => format!("k{reg}"),
+        Class::Mask => isa.register(0, reg),
         Class::Effect => "-".into(),
-        _ => format!("{width}{reg}"),
+        Class::Vector => isa.register(inst.width, reg),
     }
 }
 
-/// Text of one machine operation: `zmm3 = v9: Add(v7 in zmm1, v2 in memory)`.
+/// Text of one operation, with registers as the instruction set names them: `r3 = v9: Add(v7 in r1, v2 in memory)`.
 fn operation(isa: Isa, program: &Program, step: &Step) -> String {
     let named = |val: Val, reg: u8| register(isa, &program.insts[val.at()], reg);
     match *step {

@@ -65,6 +65,11 @@ impl Isa {
         x86::gemm::assemble(self.level(), arithmetic, form)
     }
 
+    /// Name of a vector register that holds so many bytes, or of a mask register (0 bytes).
+    pub(crate) fn register(self, bytes: u8, number: u8) -> String {
+        x86::register(bytes, number)
+    }
+
     /// Machine code of linear code.
     pub(crate) fn encode(self, code: &Linear) -> Vec<u8> {
         x86::encode(self.level(), code)

@@ -70,8 +70,8 @@ struct Lower<'a> {
     halves: Vec<(Val, DType, Val)>,
 }
 
-/// Points of a step that runs once per row: the shortest vectors suffice.
-const ONCE_LANES: usize = 4;
+/// Maximum points of a step that runs once per row: the shortest vectors suffice.
+const MAX_ONCE_LANES: usize = 4;
 
 /// Lowers the step of a prepared map body.
 pub fn lower(body: &Body, target: &'static Target) -> Result<Vir, Unsupported> {
@@ -88,7 +88,8 @@ pub fn lower_phase(body: &Body, target: &'static Target, once: bool) -> Result<V
         // It is undefined which of its positions is the row's own.
         return Err(Unsupported::Rows);
     }
-    let lanes = if once { ONCE_LANES } else { target.vector_bytes / if wide(body) { 8 } else { 4 } };
+    let whole = target.vector_bytes / if wide(body) { 8 } else { 4 };
+    let lanes = if once { whole.min(MAX_ONCE_LANES) } else { whole };
     let mut l = Lower::new(body, once, Vir::new(target, lanes));
     if !target.mask_registers() {
         // Always slots 0 and 1: masked moves of the last step expect them there.

@@ -158,7 +158,7 @@ fn folding(v: &Vir, order: &[Val], limits: Limits, single: usize, options: Optio
     loop {
         if abreast == 1 || options.copies.is_some() || single * abreast <= limits.vectors + limits.vectors / 2 {
             let p = schedule::unroll(v, order, copies, abreast, false);
-            // Two interleaved copies of exp on AVX2 are worth one spill each.
+            // Two interleaved copies of exp are worth one spill each (16 registers of 32 bytes).
             let fits = |a: &Allocation| a.spills <= abreast || options.copies.is_some() || abreast == 1;
             match regalloc::allocate(&p, v.target, limits).filter(fits) {
                 Some(a) => return Some((p, a)),

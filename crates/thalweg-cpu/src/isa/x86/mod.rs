@@ -54,3 +54,13 @@ impl Level {
         }
     }
 }
+
+/// Name of a vector register that holds so many bytes, or of a mask register (0 bytes).
+pub fn register(bytes: u8, number: u8) -> String {
+    match bytes {
+        0 => format!("k{number}"),
+        1..=16 => format!("xmm{number}"),
+        32 => format!("ymm{number}"),
+        _ => format!("zmm{number}"),
+    }
+}
