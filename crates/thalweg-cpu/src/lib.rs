@@ -17,6 +17,7 @@ pub mod emitter;
 mod engine;
 mod flat;
 mod group;
+mod hardware;
 #[cfg(all(unix, target_arch = "x86_64"))]
 mod isa;
 mod launch;

@@ -2,7 +2,8 @@
 //! change the bits of the result.
 
 use super::TERMS;
-use crate::memory::{PRIVATE, last_level_cache};
+use crate::hardware::PRIVATE_CACHE;
+use crate::memory::last_level_cache;
 use crate::number::{Scheme, Wide};
 use crate::tunable::TUNABLES;
 use std::any::TypeId;
@@ -92,13 +93,13 @@ pub fn blocking(s: &Sizes) -> Blocking {
     let terms = s.k.min(TERMS);
     // Packed rows take most of the second-level cache, leaving space for streamed data: more rows then share a panel of
     // the right factor.
-    let most_rows = (PRIVATE * 3 / 8 / (TERMS * s.size) / tile_rows * tile_rows).max(tile_rows);
+    let most_rows = (PRIVATE_CACHE * 3 / 8 / (TERMS * s.size) / tile_rows * tile_rows).max(tile_rows);
     let row_blocks = s.m.div_ceil(most_rows);
     let rows = s.m.div_ceil(row_blocks).next_multiple_of(tile_rows);
     let small_right = TUNABLES.max_direct_factor.admits(s.k * s.n * s.size);
     let direct = s.right_rows.is_some_and(|stride| {
         let near = small_right && !aliases(stride, s.k);
-        near || (s.m <= tile_rows && s.k * s.n * s.size <= PRIVATE)
+        near || (s.m <= tile_rows && s.k * s.n * s.size <= PRIVATE_CACHE)
     });
     let left_direct = s.left_rows.is_some_and(|stride| {
         let near = TUNABLES.max_direct_factor.admits(s.m * s.k * s.size)
@@ -118,9 +119,9 @@ pub fn blocking(s: &Sizes) -> Blocking {
     // The packed right columns of a task, or the sums passed to an epilogue, stay in the second-level cache. Sums that
     // are stored are read once per block of terms, and prefetched.
     let columns = match right {
-        Right::Own => (PRIVATE / 2 / (terms.max(1) * s.size)).max(OWN_BYTES / s.size),
-        _ if s.tiles => PRIVATE / 4 / (rows.min(s.m) * s.size),
-        _ => 3 * PRIVATE / 4 / (rows.min(s.m) * s.size),
+        Right::Own => (PRIVATE_CACHE / 2 / (terms.max(1) * s.size)).max(OWN_BYTES / s.size),
+        _ if s.tiles => PRIVATE_CACHE / 4 / (rows.min(s.m) * s.size),
+        _ => 3 * PRIVATE_CACHE / 4 / (rows.min(s.m) * s.size),
     };
     let columns = (columns / tile_columns * tile_columns).max(tile_columns);
     let pass = match right {

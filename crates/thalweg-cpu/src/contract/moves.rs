@@ -8,7 +8,7 @@ use super::blocking::{Right, Sizes, blocking, estimate_ns};
 use super::kernel::Kernels;
 use super::{Numbers, by_numbers, dots, row, stored_as_carried};
 use crate::engine::Choice;
-use crate::memory::PRIVATE;
+use crate::hardware::PRIVATE_CACHE;
 use crate::number::{Bf16, F16, Pairs, Quads, Scheme, WideQuads};
 use crate::threads::Threads;
 use std::any::TypeId;
@@ -46,7 +46,7 @@ fn typed<T: Scheme>(free: bool, g: &MatmulGeometry, isa: Choice, threads: &Threa
     let left = side(g.m, [g.a.1, g.a.2], |d| d.1);
     let right = side(g.n, [g.b.2, g.b.1], |d| d.2);
     let whole = left.bytes + right.bytes + written / batches;
-    if whole <= PRIVATE {
+    if whole <= PRIVATE_CACHE {
         let read = [left, right].iter().map(|s| s.bytes * batches / s.shared).sum::<usize>();
         return Moved { read: read as u64, written: written as u64, ..Moved::default() };
     }
@@ -68,7 +68,7 @@ fn typed<T: Scheme>(free: bool, g: &MatmulGeometry, isa: Choice, threads: &Threa
 
 /// Bytes read by a GEMV: the matrix once, the rows once per chunk of columns.
 fn of_row(row: Side, matrix: Side, n: usize, threads: usize) -> usize {
-    let again = if row.bytes <= PRIVATE { 1 } else { n.div_ceil(row::chunk(n, threads)) };
+    let again = if row.bytes <= PRIVATE_CACHE { 1 } else { n.div_ceil(row::chunk(n, threads)) };
     row.bytes * again + matrix.bytes
 }
 
@@ -102,7 +102,7 @@ fn of_blocks<T: Scheme>(g: &MatmulGeometry, left: Side, right: Side, isa: Choice
         _ => g.n,
     };
     let passes = g.n.div_ceil(pass);
-    let near = |bytes: usize| bytes <= PRIVATE;
+    let near = |bytes: usize| bytes <= PRIVATE_CACHE;
     let left_again = match near(left.bytes) {
         true => 1,
         // Rows that are not retained are packed again for each block of columns.

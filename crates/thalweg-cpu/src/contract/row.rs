@@ -8,7 +8,7 @@
 use super::kernel::MAX_STREAM_TERMS;
 use super::pack::{self, Cuts, Strided};
 use super::{Operand, Product, Result, TERMS, blocks, scratch};
-use crate::memory::PRIVATE;
+use crate::hardware::PRIVATE_CACHE;
 use crate::number::{Number, Scheme, Wide};
 use crate::product_call::{StreamArgs, TileArgs};
 use crate::simd::{Job, Shared, dispatch};
@@ -265,7 +265,7 @@ unsafe fn few_columns<T: Scheme>(p: &Product<'_, T>, threads: &Threads) {
     scratch::with(scratch::Use::Shared, blocks * p.n * size, |memory| {
         let sums = Shared(memory.cast::<T::Sum>());
         // A chunk has enough blocks to be worth dispatching.
-        let grain = (PRIVATE / 4 / (TERMS * size)).next_multiple_of(SIDE_BY_SIDE);
+        let grain = (PRIVATE_CACHE / 4 / (TERMS * size)).next_multiple_of(SIDE_BY_SIDE);
         threads.run(blocks.div_ceil(grain), 1, p.ns, |range| {
             for chunk in range {
                 for column in 0..p.n {

@@ -2,7 +2,7 @@
 //! blocks of rows stay in private caches.
 
 use super::inner_of;
-use crate::memory::PRIVATE;
+use crate::hardware::PRIVATE_CACHE;
 use crate::prepare::prepare;
 use crate::traffic;
 use thalweg_kernel::{Contraction, ContractionGeometry, Kernel, MatmulGeometry, Moved, TileGeometry, bodies};
@@ -51,7 +51,7 @@ fn factors_read(c: &Contraction, p: &MatmulGeometry, again: usize) -> usize {
         let stride = |d: &(usize, isize, isize)| if n == 0 { d.1 } else { d.2 };
         let all = p.batch.iter().map(|d| (d.0, stride(d))).chain([(dims[0], at.1), (dims[1], at.2)]);
         let bytes = all.filter(|d| d.1 != 0).map(|d| d.0).product::<usize>() * size;
-        if n == 1 && p.k * p.n * size > PRIVATE { bytes * again } else { bytes }
+        if n == 1 && p.k * p.n * size > PRIVATE_CACHE { bytes * again } else { bytes }
     };
     (0..2).filter(|&n| c.factors[n].is_none()).map(factor).sum()
 }

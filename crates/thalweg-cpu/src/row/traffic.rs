@@ -6,7 +6,7 @@
 use super::columns::GROUPS;
 use super::combined::Combines;
 use super::layout::{Layout, Line};
-use crate::memory::PRIVATE;
+use crate::hardware::PRIVATE_CACHE;
 use crate::traffic::{each_point, issued, loads, varying, way};
 use std::ops::Range;
 use thalweg_kernel::{Access, AccessClass, AccessGeometry, Body, Moved, Nest, Phases, Stream};
@@ -111,7 +111,7 @@ impl Rows<'_> {
 
     /// Memory traffic of a launch.
     pub fn moves(&self) -> Moved {
-        let private = PRIVATE as u64;
+        let private = PRIVATE_CACHE as u64;
         let (rows, points) = (self.layout.rows() as u64, self.layout.rows() as u64 * self.layout.row as u64);
         let lines = self.body.accesses.len();
         let near = self.working_set() <= private;
@@ -182,7 +182,7 @@ impl Rows<'_> {
         let row = self.layout.row as u64 * bytes;
         let groups = self.layout.rows().min(GROUPS) as u64;
         let mut moved = Moved { written: row, stored: row, ..Moved::default() };
-        if row * groups > PRIVATE as u64 {
+        if row * groups > PRIVATE_CACHE as u64 {
             (moved.read, moved.written) = (row * groups, row * (groups + 1));
         }
         moved

@@ -6,7 +6,7 @@
 //! An input that cannot be split in the same way is computed whole.
 
 use super::{apply, prepare, tables};
-use crate::memory::PRIVATE;
+use crate::hardware::PRIVATE_CACHE;
 use crate::row;
 use crate::threads::Threads;
 use crate::tunable::TUNABLES;
@@ -148,7 +148,7 @@ impl Program for ScatterProgram {
             let inner = input.program.moves(own, false);
             moved += Moved { written: inner.written.saturating_sub(computed), ..inner };
             // Computed in parts that stay in cache, or whole.
-            if cut(g, n + 1, own).is_none() && computed > PRIVATE as u64 {
+            if cut(g, n + 1, own).is_none() && computed > PRIVATE_CACHE as u64 {
                 moved.written += computed;
                 moved.read += computed;
             }
@@ -159,7 +159,7 @@ impl Program for ScatterProgram {
         }
         // If the result does not fit the caches, each value reads or writes its element in memory.
         let touched = values as u64 * size;
-        if result > PRIVATE as u64 {
+        if result > PRIVATE_CACHE as u64 {
             let element = if self.op == ScatterOp::Set { 0 } else { touched };
             moved.read += element;
             moved.written += touched;
