@@ -1,12 +1,12 @@
 //! The CPU device: a cache of compiled programs by kernel, memory from a pool, synchronous launches.
 
-use crate::contraction::ContractionProgram;
 use crate::engine::Choice;
+use crate::fused_gemm::ContractionProgram;
 use crate::group::{GroupProgram, PartProgram};
 use crate::hardware;
 use crate::map::{BoxesProgram, MapProgram};
 use crate::memory::HostMemory;
-use crate::row::RowsProgram;
+use crate::reduction::RowsProgram;
 use crate::scatter::{Input, ScatterProgram};
 use crate::threads::Threads;
 use crate::tunable::TUNABLES;

@@ -1,9 +1,9 @@
 //! Published micro-kernels of matrix products.
 
+use crate::gemm_call::{DotArgs, StreamArgs, TileArgs};
 use crate::isa::gemm::{Arithmetic, Form};
 use crate::isa::pages::Code;
 use crate::isa::{GemmFunction, Isa};
-use crate::product_call::{DotArgs, StreamArgs, TileArgs};
 
 /// A published micro-kernel.
 pub struct Micro(Code);

@@ -6,7 +6,7 @@
 
 mod dump;
 pub(crate) mod gemm;
-mod reduction;
+mod inner_reduction;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -16,7 +16,7 @@ use crate::isa::pages::Code;
 use crate::row_call::{RowArgs, Rows};
 pub use crate::vector::Unsupported;
 use crate::vector::{Options, function, loop_code, map};
-pub use reduction::{CompiledInnerReduction, compile_inner_reduction, compile_inner_reduction_streaming};
+pub use inner_reduction::{CompiledInnerReduction, compile_inner_reduction, compile_inner_reduction_streaming};
 use std::time::{Duration, Instant};
 use thalweg_kernel::Body;
 

@@ -1,4 +1,4 @@
-//! Micro-kernels of matrix products (`contract/`): their arithmetics and forms.
+//! Micro-kernels of matrix products (`gemm/`): their arithmetics and forms.
 //!
 //! A *tile* kernel (GEMM) holds a rectangle of sums in registers over a block of terms; a *stream* kernel (GEMV) adds
 //! several terms of one row into sums in memory; a *dots* kernel multiplies lines with contiguous terms, with

@@ -7,7 +7,7 @@
 
 use super::{apply, prepare, tables};
 use crate::hardware::PRIVATE_CACHE;
-use crate::row;
+use crate::reduction;
 use crate::threads::Threads;
 use crate::tunable::TUNABLES;
 use std::borrow::Cow;
@@ -174,7 +174,7 @@ impl Program for ScatterProgram {
         let native = ProgramInfo { engine: "native".into(), ..ProgramInfo::default() };
         let computed = self.inputs.iter().flatten().map(|i| i.program.info());
         // Inputs are computed into scratch, which is not an operand.
-        ProgramInfo { rereads_inputs: false, ..row::sum(std::iter::once(native).chain(computed)) }
+        ProgramInfo { rereads_inputs: false, ..reduction::sum(std::iter::once(native).chain(computed)) }
     }
 
     fn rereads_for(&self, _: usize) -> bool {

@@ -1,7 +1,7 @@
 //! Machine-neutral compilation of a map or row body to vector code with registers.
 //!
 //! Body → `lower` (vector IR: meanings, one per value) → `schedule` (instruction order, unrolling) → `regalloc` (register
-//! allocation). `map` and `reduction` put the stages together. What differs by machine is asked of a
+//! allocation). `map` and `inner_reduction` put the stages together. What differs by machine is asked of a
 //! [`Target`](ir::target::Target); an instruction set (`isa`) supplies it, selects instructions and encodes them. Always
 //! true: nothing here names an instruction or a register of a machine. docs/cpu-emitter.md has the design.
 
@@ -11,6 +11,7 @@ pub mod elements;
 mod emit;
 mod folds;
 pub mod function;
+pub mod inner_reduction;
 pub mod ir;
 pub mod linear;
 pub mod loop_code;
@@ -18,7 +19,6 @@ mod loops;
 mod lower;
 pub mod map;
 pub mod phases;
-pub mod reduction;
 pub mod regalloc;
 pub mod schedule;
 

@@ -4,6 +4,7 @@
 
 use super::emit::{Allocated, Emit, allocated};
 use super::function::Frame;
+use super::inner_reduction::{CompiledPhase, Reduction};
 use super::ir::Vir;
 use super::ir::target::Target;
 use super::linear::{
@@ -11,7 +12,6 @@ use super::linear::{
     Linear, Word, at, frame,
 };
 use super::loop_code;
-use super::reduction::{CompiledPhase, Reduction};
 use crate::row_call::{ACCESS_WORDS, MAX_ROWS_ABREAST};
 use thalweg_kernel::Body;
 

@@ -1,6 +1,6 @@
 //! Compares row bodies and accumulating stores with an evaluation in the order of `thalweg_kernel::order`.
 
-use super::super::reduction::compile_inner_reduction_with;
+use super::super::inner_reduction::compile_inner_reduction_with;
 use super::super::{Isa, Options, compile_with};
 use super::evaluate::{Launch, Value, from_scalar, read};
 use super::random::{BASIC, CLASSES, takes};

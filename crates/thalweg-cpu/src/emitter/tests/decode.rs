@@ -1,7 +1,7 @@
 //! Decodes whole functions with an independent decoder (iced-x86).
 
 use super::super::assemble;
-use super::super::reduction::assemble_inner_reduction;
+use super::super::inner_reduction::assemble_inner_reduction;
 use super::{Options, Rng, isas};
 use iced_x86::{Code as Iced, Decoder, DecoderOptions};
 use thalweg_ir::DType;

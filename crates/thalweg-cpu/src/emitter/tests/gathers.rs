@@ -1,6 +1,6 @@
 //! Gathers from tables at data-dependent positions.
 
-use super::super::reduction::compile_inner_reduction_with;
+use super::super::inner_reduction::compile_inner_reduction_with;
 use super::super::{Options, compile_with};
 use super::along::{access, compare, expected};
 use super::evaluate::Launch;

@@ -1,6 +1,6 @@
 //! Compares loops with data-dependent trip counts, on both engines, with the iterations of one element at a time.
 
-use super::super::reduction::compile_inner_reduction_with;
+use super::super::inner_reduction::compile_inner_reduction_with;
 use super::super::{Options, compile_with};
 use super::along::{access, compare, expected};
 use super::evaluate::Launch;

@@ -6,7 +6,7 @@
 //! writes one line per function: name, instruction set, FNV-1a hash of its bytes or the reason of a refusal. Run it
 //! before and after the change, and compare the files with `diff`.
 
-use super::super::reduction::assemble_inner_reduction;
+use super::super::inner_reduction::assemble_inner_reduction;
 use super::super::{Isa, Options, assemble};
 use super::Rng;
 use super::along::random_rows;

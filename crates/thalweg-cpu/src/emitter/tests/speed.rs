@@ -1,6 +1,6 @@
 //! Compares math functions with the scalar machine, and reports compile times and throughput.
 
-use super::super::reduction::{assemble_inner_reduction, compile_inner_reduction_with};
+use super::super::inner_reduction::{assemble_inner_reduction, compile_inner_reduction_with};
 use super::super::{Isa, Options, compile, compile_inner_reduction, compile_with};
 use super::{Rng, isas};
 use crate::math::{self, ScalarMachine};

@@ -7,7 +7,7 @@ use super::Level;
 use super::abi::SAVED;
 use super::asm::{Asm, Code, Cond, Extra, Gpr, R12, R13, R14, R15, RAX, RBP, RBX, RCX, RDI, RDX, RSI, Rm, at};
 use super::ops;
-use crate::product_call::{StreamArgs, TileArgs};
+use crate::gemm_call::{StreamArgs, TileArgs};
 use std::mem::offset_of;
 
 mod dots;

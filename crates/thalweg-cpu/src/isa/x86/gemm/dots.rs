@@ -9,7 +9,7 @@ use super::super::Level;
 use super::super::asm::{Cond, Extra, Gpr, R14, R15, RAX, RCX, RDX, RSI, Rm, at};
 use super::super::ops;
 use super::{Emitter, POINTERS, R8, R9, R10, R11};
-use crate::product_call::DotArgs;
+use crate::gemm_call::DotArgs;
 use std::mem::offset_of;
 
 /// Register with the sign bits for [`Layout::Offset`].

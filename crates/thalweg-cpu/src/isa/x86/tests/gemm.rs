@@ -1,4 +1,4 @@
-//! Decodes the micro-kernels of contractions with an independent decoder. (`contract/tests.rs` checks their results on
+//! Decodes the micro-kernels of contractions with an independent decoder. (`gemm/tests.rs` checks their results on
 //! the machine's instruction sets; this checks both instruction sets on every machine.)
 
 use crate::isa::Isa;

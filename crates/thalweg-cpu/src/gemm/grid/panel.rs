@@ -7,7 +7,7 @@
 use super::masked::{self, Vectors};
 use super::terms::{StridedRun, StridedRuns, Terms, inner, stepped, within};
 use super::{At, Limit};
-use crate::contract::pack::{self, Strided};
+use crate::gemm::pack::{self, Strided};
 use crate::number::{Number, Wide};
 use crate::simd::{Job, Shared, dispatch};
 use std::ops::Range;

@@ -5,7 +5,7 @@ use crate::isa::RowFunction;
 use crate::isa::pages::Code;
 use crate::prepare::prepare;
 use crate::row_call::{InnerReduction, RowArgs};
-use crate::vector::{Options, loop_code, reduction};
+use crate::vector::{Options, inner_reduction, loop_code};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 use thalweg_kernel::{Body, Phases, phases};
@@ -57,7 +57,7 @@ pub(crate) fn assemble_inner_reduction(
     isa: Isa,
     options: Options,
 ) -> Result<(Vec<u8>, Report), Unsupported> {
-    let mut compiled = reduction::compile(body, phases, isa.target(), options)?;
+    let mut compiled = inner_reduction::compile(body, phases, isa.target(), options)?;
     let code = crate::vector::phases::linear(body, &mut compiled, isa.target(), options.streaming)
         .ok_or(Unsupported::TooLarge)?;
     let bytes = isa.encode(&code);

@@ -1,10 +1,10 @@
-//! Micro-kernels of `kernel.rs` in portable Rust: for arithmetic that the emitter does not support, and for other
+//! Micro-kernels of `microkernels.rs` in portable Rust: for arithmetic that the emitter does not support, and for other
 //! processors.
 //!
 //! The compiler vectorises them over the columns; the chain of each sum is that of the emitted code.
 
+use crate::gemm_call::{DotArgs, StreamArgs, TileArgs, lanes};
 use crate::number::{Number, Scheme, Wide};
-use crate::product_call::{DotArgs, StreamArgs, TileArgs, lanes};
 use crate::simd::{Job, dispatch};
 
 /// Maximum rows and columns of a tile.

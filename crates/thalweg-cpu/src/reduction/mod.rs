@@ -1,4 +1,4 @@
-//! Row kernels: bodies with folds (reductions) and scans over the rows of their domain.
+//! Reductions: row kernels, bodies with folds (reductions) and scans over the rows of their domain.
 //!
 //! In: a body with an orientation, compiled once; then geometries, operands, scalars. Out: launches.
 //! [`thalweg_kernel::phases`] defines the phases of a body, [`thalweg_kernel::order`] the order in which elements are
@@ -8,7 +8,6 @@
 //! As for maps, every access is checked against its operand before anything runs.
 
 mod arena;
-mod columns;
 mod combined;
 mod fold;
 mod inner_axis;
@@ -20,6 +19,7 @@ mod panels;
 mod passes;
 mod plain_scan;
 mod scans;
+mod shared_pass;
 mod tables;
 mod traffic;
 
@@ -353,8 +353,8 @@ fn check(body: &Body, geometry: &RowGeometry, orientation: Orientation, operands
         let one = matches!(access.class, AccessClass::Uniform | AccessClass::Mapped);
         assert!(across || !access.per_row || one, "access {i} is the same for a row, and {:?}", access.class);
     }
-    assert!(!across || columns::stores(body).next().is_none(), "rows are put together along rows alone");
-    columns::check(body, geometry);
+    assert!(!across || shared_pass::stores(body).next().is_none(), "rows are put together along rows alone");
+    shared_pass::check(body, geometry);
     for store in &body.stores {
         let (access, at) = (&body.accesses[store.access as usize], &geometry.accesses[store.access as usize]);
         let runs = matches!(access.class, AccessClass::Contiguous | AccessClass::Strided);

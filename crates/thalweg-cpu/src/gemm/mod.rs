@@ -5,28 +5,28 @@
 //! index, the number of threads, the engine, the layout of the factors and the epilogue: terms are taken in blocks of
 //! [`TERMS`]; within a block, one chain of fused multiply-adds starts at 0 and runs over ascending terms; the sums of
 //! blocks are added in order. (Integers wrap, so their order is not observable.) If the order is free, two other orders
-//! exist: `dots` describes that of a few rows times columns with contiguous terms; and bf16 is taken in pairs of terms
+//! exist: `gemv_dots` describes that of a few rows times columns with contiguous terms; and bf16 is taken in pairs of terms
 //! if there is an instruction for it ([`Pairs`]): a block then has as many pairs, and a step of a chain adds the
 //! products of a pair.
 //!
 //! Several products with the same right factor may pack it once for all of them ([`Packing`]).
 //!
-//! `kernel` selects the micro-kernels, emitted (`isa/gemm.rs`) or portable; `pack` packs factors into panels;
-//! `blocking` chooses the block sizes, `blocks` runs them; `row` and `dots` run products with one row or column, or a
-//! few; `moves` counts their memory traffic. docs/cpu-emitter.md has an example.
+//! `microkernels` selects the micro-kernels, emitted (`isa/gemm.rs`) or portable; `pack` packs factors into panels;
+//! `blocking` chooses the block sizes, `blocked` runs them; `gemv` and `gemv_dots` run products with one row or column, or
+//! a few; `traffic` counts their memory traffic. docs/cpu-emitter.md has an example.
 
+mod blocked;
 mod blocking;
-mod blocks;
-mod dots;
+mod gemv;
+mod gemv_dots;
 mod grid;
-pub(crate) mod kernel;
-pub mod moves;
+pub(crate) mod microkernels;
 mod pack;
 mod portable;
-mod row;
 mod scratch;
 #[cfg(test)]
 mod tests;
+pub mod traffic;
 
 use crate::engine::Choice;
 use crate::number::{Bf16, F16, Number, Pairs, Quads, Scheme, Wide, WideQuads};
@@ -34,7 +34,7 @@ use crate::simd::Shared;
 use crate::threads::Threads;
 use grid::At;
 pub use grid::{Grid, Limit};
-use kernel::Kernels;
+use microkernels::Kernels;
 use pack::Strided;
 use std::any::TypeId;
 use std::ops::Range;
@@ -121,7 +121,7 @@ pub enum Finish<'a> {
 /// Whoever constructs one promises, until [`run`] has returned: every element that the sizes and strides of a factor
 /// address is readable; if sums are stored, there is space for all of c, disjoint from the factors; nobody else writes
 /// the factors or accesses c; the writer of a computed factor writes all of a block and nothing else.
-pub struct Contraction<'a> {
+pub struct Gemm<'a> {
     /// Element types and accumulation order.
     pub numbers: Numbers,
     /// Sizes of the batch dimensions.
@@ -141,7 +141,7 @@ pub struct Contraction<'a> {
 }
 
 // SAFETY: its addresses are only read, or each element is written by one thread, as its constructor promised.
-unsafe impl Sync for Contraction<'_> {}
+unsafe impl Sync for Gemm<'_> {}
 
 /// Arithmetic of a product.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -176,8 +176,8 @@ macro_rules! by_numbers {
         }
         let numbers: Numbers = $numbers;
         match numbers.dtype {
-            _ if numbers.bytes == Some(crate::contract::Signs::Signed) => with!(WideQuads<true>),
-            _ if numbers.bytes == Some(crate::contract::Signs::Unsigned) => with!(WideQuads<false>),
+            _ if numbers.bytes == Some(crate::gemm::Signs::Signed) => with!(WideQuads<true>),
+            _ if numbers.bytes == Some(crate::gemm::Signs::Unsigned) => with!(WideQuads<false>),
             DType::F32 => with!(f32),
             DType::F64 => with!(f64),
             DType::BF16 if numbers.free && $isa.pairs() => with!(Pairs),
@@ -194,11 +194,11 @@ macro_rules! by_numbers {
 }
 use by_numbers;
 
-/// Runs a contraction. The promises of its constructor must hold (see [`Contraction`]).
+/// Runs a contraction. The promises of its constructor must hold (see [`Gemm`]).
 ///
 /// # Panics
 /// For bool, which has no matrix products.
-pub fn run(c: &Contraction<'_>, isa: Choice, threads: &Threads) {
+pub fn run(c: &Gemm<'_>, isa: Choice, threads: &Threads) {
     // SAFETY: the constructor of the contraction promised what its documentation says.
     by_numbers!(c.numbers, isa, T => unsafe { typed::<T>(c, isa, threads) });
 }
@@ -228,20 +228,20 @@ impl Packing {
 
     /// Number of chunks that are packed independently.
     pub fn parts(&self) -> usize {
-        by_numbers!(self.numbers, self.isa, T => blocks::parts(self.n, groups::<T>(self.k)))
+        by_numbers!(self.numbers, self.isa, T => blocked::parts(self.n, groups::<T>(self.k)))
     }
 
     /// Packs chunk `number` of a factor of one product.
     ///
     /// # Safety
-    /// The promises of [`Contraction`] hold for this factor, which is not yet packed; there are [`Packing::bytes`]
+    /// The promises of [`Gemm`] hold for this factor, which is not yet packed; there are [`Packing::bytes`]
     /// bytes at `to`, aligned to 64, and nobody else writes this chunk meanwhile.
     pub unsafe fn pack(&self, factor: &Factor<'_>, number: usize, to: *mut u8) {
         by_numbers!(self.numbers, self.isa, T => {
             let right = Side { operand: operand::<<T as Scheme>::Element>(factor, &[], 0), k: self.k, offset: T::OFFSET };
             let panel = Kernels::<T>::new(self.isa).columns;
             // SAFETY: the caller's promise.
-            unsafe { blocks::pack_part::<T>(&right, 0..self.n, panel, number, to.cast()) };
+            unsafe { blocked::pack_part::<T>(&right, 0..self.n, panel, number, to.cast()) };
         });
     }
 }
@@ -350,8 +350,8 @@ fn stored_as_carried<T: Scheme>() -> bool {
 }
 
 /// # Safety
-/// The promises of [`Contraction`] hold.
-unsafe fn typed<T: Scheme>(c: &Contraction<'_>, isa: Choice, threads: &Threads) {
+/// The promises of [`Gemm`] hold.
+unsafe fn typed<T: Scheme>(c: &Gemm<'_>, isa: Choice, threads: &Threads) {
     let batches: usize = c.batch.iter().product();
     if batches * c.m * c.n == 0 {
         return;
@@ -361,10 +361,10 @@ unsafe fn typed<T: Scheme>(c: &Contraction<'_>, isa: Choice, threads: &Threads) 
         let product = Product::<T>::new(c, batch, isa, each);
         // SAFETY: the caller's promise.
         unsafe {
-            match (dots::lines(&product), product.m) {
-                (Some(lines), _) => dots::run(&product, lines, threads),
-                (None, 1) => row::run(&product, threads),
-                (None, _) => blocks::run(&product, threads),
+            match (gemv_dots::lines(&product), product.m) {
+                (Some(lines), _) => gemv_dots::run(&product, lines, threads),
+                (None, 1) => gemv::run(&product, threads),
+                (None, _) => blocked::run(&product, threads),
             }
         }
     };
@@ -380,7 +380,7 @@ unsafe fn typed<T: Scheme>(c: &Contraction<'_>, isa: Choice, threads: &Threads) 
 }
 
 impl<'a, T: Scheme> Product<'a, T> {
-    fn new(c: &'a Contraction<'a>, batch: usize, isa: Choice, ns: f64) -> Product<'a, T> {
+    fn new(c: &'a Gemm<'a>, batch: usize, isa: Choice, ns: f64) -> Product<'a, T> {
         // A product with one column becomes one with one row by swapping the factors.
         let turned = c.n == 1 && c.m > 1 && T::SYMMETRIC;
         let (mut left, mut right) = (operand(&c.left, &c.batch, batch), operand(&c.right, &c.batch, batch));

@@ -3,9 +3,9 @@
 //! In: the phases, the traversal of rows or strips of columns, and a layout, whose operands need no addresses. Out:
 //! [`Moved`].
 
-use super::columns::GROUPS;
 use super::combined::Combines;
 use super::layout::{Layout, Line};
+use super::shared_pass::GROUPS;
 use crate::hardware::PRIVATE_CACHE;
 use crate::traffic::{each_point, issued, loads, varying, way};
 use std::ops::Range;

@@ -9,8 +9,8 @@
 use super::blocking::{Blocking, Right, Sizes, blocking, even};
 use super::pack::Cuts;
 use super::{Operand, Product, Result, Side, TERMS, groups, scratch, stored_as_carried};
+use crate::gemm_call::TileArgs;
 use crate::number::Scheme;
-use crate::product_call::TileArgs;
 use crate::simd::{Job, Shared, dispatch};
 use crate::threads::Threads;
 use std::ops::Range;
@@ -22,7 +22,7 @@ const PACKED_COLUMNS: usize = 128;
 /// Runs a product.
 ///
 /// # Safety
-/// The promises of [`super::Contraction`] hold.
+/// The promises of [`super::Gemm`] hold.
 pub unsafe fn run<T: Scheme>(p: &Product<'_, T>, threads: &Threads) {
     let b = blocking(&sizes(p, threads.for_work(p.ns)));
     let Right::Shared(together) = b.right else {
@@ -65,7 +65,7 @@ pub fn parts(columns: usize, k: usize) -> usize {
 /// terms precede those of the next block.
 ///
 /// # Safety
-/// The promises of [`super::Contraction`] hold for the factor; there is space for all panels at `to`, and nobody else
+/// The promises of [`super::Gemm`] hold for the factor; there is space for all panels at `to`, and nobody else
 /// writes this chunk.
 pub unsafe fn pack_part<T: Scheme>(
     right: &Side<'_, T>,
@@ -109,7 +109,7 @@ fn block(k: usize, number: usize) -> Range<usize> {
 /// Computes all rows of some columns. `shared` has the panels of these columns if they are packed for all tasks.
 ///
 /// # Safety
-/// The promises of [`super::Contraction`] hold.
+/// The promises of [`super::Gemm`] hold.
 unsafe fn tasks<T: Scheme>(
     p: &Product<'_, T>,
     b: &Blocking,
@@ -152,7 +152,7 @@ struct Own<T: Scheme> {
 /// Computes some rows of some columns, one block of columns after the other.
 ///
 /// # Safety
-/// The promises of [`super::Contraction`] hold for these elements of c.
+/// The promises of [`super::Gemm`] hold for these elements of c.
 unsafe fn task_of<T: Scheme>(
     p: &Product<'_, T>,
     b: &Blocking,

@@ -1,10 +1,10 @@
 //! Argument words of calls along rows: for whole rows, or for a block of one.
 
 use super::arena::ArenaLayout;
-use super::columns::Columns;
 use super::combined::Combines;
 use super::layout::{Block, Layout, Line};
 use super::panels;
+use super::shared_pass::Columns;
 use super::tables::Tables;
 use super::{Stores, may_stream};
 use crate::engine::InnerReductionEngine;

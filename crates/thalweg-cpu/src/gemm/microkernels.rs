@@ -9,8 +9,8 @@
 
 use super::portable;
 use crate::engine::Choice;
+use crate::gemm_call::{DotArgs, StreamArgs, TileArgs, lanes};
 use crate::number::{Scheme, Wide};
-use crate::product_call::{DotArgs, StreamArgs, TileArgs, lanes};
 use std::marker::PhantomData;
 #[cfg(all(unix, target_arch = "x86_64"))]
 use {

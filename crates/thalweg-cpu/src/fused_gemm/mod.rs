@@ -1,32 +1,32 @@
-//! Contraction kernels: matrix products of [`crate::contract`] with fused prologues and epilogues.
+//! Fused GEMM: contraction kernels, matrix products of [`crate::gemm`] with fused prologues and epilogues.
 //!
 //! In: a [`Contraction`] with its geometry. A factor that is not in memory is computed by its body (the prologue),
 //! block by block, as it is packed; the epilogue runs tile by tile, while the sums are cached. Both are ordinary
 //! launches of map programs on the thread that packs, or that has the tile, and are checked like all others.
 //!
-//! * `compiled_bodies`: the bodies, and their launches on rectangles. `level`: one product with its factors.
-//! * `causal_mask`: causal masks, which let blocks skip keys. `checks`: checks of a launch. `grid`: factors that are only
-//!   copied. `moves`: memory traffic.
+//! * `compiled_bodies`: the bodies, and their launches on rectangles. `product`: one product with its factors.
+//! * `causal_mask`: causal masks, which let blocks skip keys. `checks`: checks of a launch. `copied_factor`:
+//!   factors that are only copied. `traffic`: memory traffic.
 //!
 //! Always true: no operand is accessed outside its bytes, whatever the geometry, and no element is written twice.
 
 mod causal_mask;
 mod checks;
 mod compiled_bodies;
-mod grid;
-mod level;
-mod moves;
+mod copied_factor;
+mod product;
+mod traffic;
 
-use crate::contract::{self, Block, Factor, Finish, Numbers, Tile};
 use crate::engine::{Choice, OutOfRange};
-use crate::row;
+use crate::gemm::{self, Block, Factor, Finish, Numbers, Tile};
+use crate::reduction;
 use crate::simd::Shared;
 use crate::threads::Threads;
 use crate::tunable::TUNABLES;
 use causal_mask::{Masks, VisibleKeys};
 use checks::{batch_number, check_disjoint, result};
 use compiled_bodies::{CompiledBodies, CompiledBody, Near, Programs};
-use level::{After, Arguments, Level, Packed, Rows, Source};
+use product::{After, Arguments, Level, Packed, Rows, Source};
 use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
@@ -132,7 +132,7 @@ impl ContractionProgram {
             // SAFETY: the tile belongs to this thread, and its body only reads it.
             unsafe { after.job.run(&of, &[near]) }
         };
-        let product = contract::Contraction {
+        let product = gemm::Gemm {
             numbers: Numbers { bytes, ..numbers(&self.kernel) },
             batch: p.batch.iter().map(|d| d.0).collect(),
             m: p.m,
@@ -142,7 +142,7 @@ impl ContractionProgram {
             right: factor(1),
             finish: if level.epilogue.is_some() { Finish::Tiles(&finish) } else { Finish::Store(store) },
         };
-        contract::run(&product, self.isa, &self.threads);
+        gemm::run(&product, self.isa, &self.threads);
     }
 
     /// Runs products in groups as large as a memory budget allows: packs the right factors of a group, then runs its
@@ -162,7 +162,7 @@ impl ContractionProgram {
             return self.run_rows(g, (level, inner.as_deref()), 0..g.batches(), store);
         }
         let products = (TUNABLES.packed_group.size() / each).clamp(1, g.batches().max(1));
-        contract::with_factors(products * each, |room| {
+        gemm::with_factors(products * each, |room| {
             let packed = |n: usize| {
                 let first = Shared(room.wrapping_add(n * products * bytes[0]));
                 both[n].map(|packing| Packed { packing, first, products })
@@ -295,9 +295,9 @@ impl Program for ContractionProgram {
         let Geometry::Contraction(g) = geometry else { panic!("a contraction is launched with {geometry:?}") };
         let c = &self.kernel;
         if c.is_unfused() {
-            return contract::moves::moves(numbers(c), &g.product, self.isa, &self.threads);
+            return gemm::traffic::moves(numbers(c), &g.product, self.isa, &self.threads);
         }
-        moves::moves(c, g)
+        traffic::moves(c, g)
     }
 
     fn rereads_for(&self, operand: usize) -> bool {
@@ -315,7 +315,7 @@ impl Program for ContractionProgram {
         let of = |p: &CompiledBodies| {
             p.factors.iter().flatten().chain(&p.epilogue).flat_map(CompiledBody::infos).collect::<Vec<_>>()
         };
-        let all = row::sum(of(&self.parts).into_iter().chain(self.inner.iter().flat_map(of)));
+        let all = reduction::sum(of(&self.parts).into_iter().chain(self.inner.iter().flat_map(of)));
         ProgramInfo { engine: self.isa.name().into(), ..all }
     }
 }

@@ -5,9 +5,9 @@
 
 use super::checks::{batch_number, batch_offset, check_factor};
 use super::compiled_bodies::{CompiledBodies, Job, Near, Programs};
-use super::grid::grid;
-use crate::contract::{self, Block, Factor, Finish, Grid, Numbers, Packing, Signs, Tile, Write};
+use super::copied_factor::grid;
 use crate::engine::Choice;
+use crate::gemm::{self, Block, Factor, Finish, Grid, Numbers, Packing, Signs, Tile, Write};
 use crate::simd::Shared;
 use crate::threads::Threads;
 use std::ops::Range;
@@ -288,7 +288,7 @@ impl Level<'_> {
         let own = |n: usize, first: usize| {
             self.in_memory(n, batch, first).unwrap_or_else(|| self.computed(n, &blocks[n], grids[n].as_ref()))
         };
-        let product = contract::Contraction {
+        let product = gemm::Gemm {
             numbers: self.numbers(),
             batch: vec![],
             m: rows.len(),
@@ -298,6 +298,6 @@ impl Level<'_> {
             right: packed.unwrap_or_else(|| own(1, 0)),
             finish,
         };
-        contract::run(&product, isa, alone);
+        gemm::run(&product, isa, alone);
     }
 }

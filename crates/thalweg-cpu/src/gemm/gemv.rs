@@ -5,12 +5,12 @@
 //! contiguous (column-major), or the matrix is narrow or computed, small rectangles are packed first. If there are too
 //! few columns to fill a vector, blocks of terms are computed side by side instead: their sums are independent.
 
-use super::kernel::MAX_STREAM_TERMS;
+use super::microkernels::MAX_STREAM_TERMS;
 use super::pack::{self, Cuts, Strided};
-use super::{Operand, Product, Result, TERMS, blocks, scratch};
+use super::{Operand, Product, Result, TERMS, blocked, scratch};
+use crate::gemm_call::{StreamArgs, TileArgs};
 use crate::hardware::PRIVATE_CACHE;
 use crate::number::{Number, Scheme, Wide};
-use crate::product_call::{StreamArgs, TileArgs};
 use crate::simd::{Job, Shared, dispatch};
 use crate::threads::Threads;
 use crate::tunable::TUNABLES;
@@ -32,7 +32,7 @@ const PACKED: usize = 8;
 /// Runs a product with one row.
 ///
 /// # Safety
-/// The promises of [`super::Contraction`] hold.
+/// The promises of [`super::Gemm`] hold.
 pub unsafe fn run<T: Scheme>(p: &Product<'_, T>, threads: &Threads) {
     if p.k > TERMS && !TUNABLES.min_columns.reached_by(p.n) {
         // SAFETY: the caller's promise.
@@ -245,7 +245,7 @@ unsafe fn finish<T: Scheme>(p: &Product<'_, T>, columns: Range<usize>, sums: *mu
     match p.result {
         // SAFETY: the caller's promise.
         Result::Store(to) => unsafe {
-            blocks::store::<T>(sums, to.get().cast::<T::Stored>().wrapping_add(columns.start), columns.len());
+            blocked::store::<T>(sums, to.get().cast::<T::Stored>().wrapping_add(columns.start), columns.len());
         },
         Result::Tiles { .. } => {
             let lead = columns.len();

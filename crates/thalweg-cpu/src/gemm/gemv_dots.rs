@@ -9,11 +9,11 @@
 //! and blocks in order. Remaining terms, too few for all lanes, are one chain that is added last. So the error of an
 //! f32 stays below (BLOCK/16 + k/BLOCK + 20)·u·Σ|x·y|.
 
-use super::kernel::DOT_ROWS;
+use super::microkernels::DOT_ROWS;
 use super::pack::{Cuts, Strided};
-use super::{Operand, Product, Result, blocks, portable, row, scratch};
+use super::{Operand, Product, Result, blocked, gemv, portable, scratch};
+use crate::gemm_call::{DotArgs, lanes};
 use crate::number::{Scheme, Wide};
-use crate::product_call::{DotArgs, lanes};
 use crate::simd::{Job, Shared, dispatch};
 use crate::threads::Threads;
 use std::ops::Range;
@@ -40,9 +40,9 @@ pub fn takes<T: Scheme>(free: bool, [m, k]: [usize; 2], step: isize) -> bool {
 /// Runs a product.
 ///
 /// # Safety
-/// The promises of [`super::Contraction`] hold; `right` is from [`lines`].
+/// The promises of [`super::Gemm`] hold; `right` is from [`lines`].
 pub unsafe fn run<T: Scheme>(p: &Product<'_, T>, right: Strided<T::Element>, threads: &Threads) {
-    let chunk = row::chunk(p.n, threads.for_work(p.ns));
+    let chunk = gemv::chunk(p.n, threads.for_work(p.ns));
     threads.run(p.n.div_ceil(chunk), 1, p.ns, |range| {
         for columns in range.map(|c| c * chunk..((c + 1) * chunk).min(p.n)) {
             let (rows, sums) = (p.m * row_stride(p.k), p.m * columns.len());
@@ -115,7 +115,7 @@ unsafe fn columns_of<T: Scheme>(
             for row in 0..p.m {
                 let to = to.get().cast::<T::Stored>().wrapping_add(row * p.n + columns.start);
                 // SAFETY: the caller's promise.
-                unsafe { blocks::store::<T>(sums.wrapping_add(row * n), to, n) };
+                unsafe { blocked::store::<T>(sums.wrapping_add(row * n), to, n) };
             }
         }
         // SAFETY: the sums belong to this thread.
@@ -126,7 +126,7 @@ unsafe fn columns_of<T: Scheme>(
 /// The slots of the left factor's rows, and the slots between rows: in place, or packed into `room`.
 ///
 /// # Safety
-/// The promises of [`super::Contraction`] hold; there is space for the rows, [`row_stride`] each.
+/// The promises of [`super::Gemm`] hold; there is space for the rows, [`row_stride`] each.
 unsafe fn rows_of<T: Scheme>(p: &Product<'_, T>, room: *mut T::Slot) -> (*const T::Slot, isize) {
     match (p.left.operand, p.left.contiguous_line_stride()) {
         (Operand::Strided(l), Some(_)) if T::GROUP == 1 => (l.at(0, 0).cast(), l.line),

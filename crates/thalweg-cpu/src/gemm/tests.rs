@@ -1,6 +1,6 @@
 //! Compares contractions with the defining sums, to the bit.
 
-use super::{Block, Contraction, Factor, Finish, Grid, Numbers, Signs, TERMS, Tile, run};
+use super::{Block, Factor, Finish, Gemm, Grid, Numbers, Signs, TERMS, Tile, run};
 use crate::engine::Choice;
 use crate::number::{Bf16, F16, Number, Pairs, Scheme, Wide};
 use crate::tests::Lcg;
@@ -217,7 +217,7 @@ fn sums<T: Element>(sizes: [usize; 4], left: &[T], right: &[T], hole: T, way: Wa
             }
         }
     };
-    let contraction = Contraction {
+    let contraction = Gemm {
         numbers: Numbers { dtype: T::DTYPE, free: way.free, bytes: None },
         batch: vec![batches],
         m,
@@ -376,7 +376,7 @@ fn shared_factors_and_repeated_lines_are_read_in_place() {
     let want = defined::<f32>([3, m, n, k], &dense_left, &dense_right);
     for isa in engines() {
         let mut got = vec![f32::NAN; 3 * m * n];
-        let contraction = Contraction {
+        let contraction = Gemm {
             numbers: Numbers { dtype: DType::F32, free: false, bytes: None },
             batch: vec![3],
             m,
@@ -420,7 +420,7 @@ fn bytes_are_multiplied_as_they_lie_and_added_up_in_i32() {
             let write = |_: Block, _: *mut u8, _: usize| unreachable!("bytes are packed from where they lie");
             let factor = |grid, terms_last| Factor::Computed { write: &write, terms_last, grid: Some(grid) };
             let mut got = vec![-1i32; m * n];
-            let contraction = Contraction {
+            let contraction = Gemm {
                 numbers: Numbers { dtype: DType::I32, free: false, bytes: Some(signs) },
                 batch: vec![],
                 m,
@@ -473,7 +473,7 @@ fn fenced<T: Element>(seed: u64) {
             Factor::Strided { first: fenced.address() as *const u8, batch: vec![], line, term }
         };
         for isa in engines() {
-            let contraction = Contraction {
+            let contraction = Gemm {
                 numbers: Numbers { dtype: T::DTYPE, free: round % 4 < 2, bytes: None },
                 batch: vec![],
                 m,

@@ -6,7 +6,7 @@
 use crate::engine::Choice;
 use crate::launch_common::with_scratch;
 use crate::map::MapProgram;
-use crate::row::RowsProgram;
+use crate::reduction::RowsProgram;
 use crate::threads::Threads;
 use std::ptr::NonNull;
 use std::sync::Arc;

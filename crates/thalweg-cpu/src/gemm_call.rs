@@ -26,9 +26,9 @@ pub struct TileArgs {
     pub to: *mut u8,
     /// Stride between its rows.
     pub to_row: isize,
-    /// Lane mask of the last vector: ones, then zeros. Set by `contract::kernel::Kernels`.
+    /// Lane mask of the last vector: ones, then zeros. Set by `gemm::microkernels::Kernels`.
     pub lanes: *const u8,
-    /// The lane mask as bits. Set by `contract::kernel::Kernels`.
+    /// The lane mask as bits. Set by `gemm::microkernels::Kernels`.
     pub bits: u64,
 }
 

@@ -5,7 +5,7 @@
 //! i32 also count as being in memory, for products of bytes.
 
 use super::compiled_bodies::{Job, Programs};
-use crate::contract::{Grid, Limit};
+use crate::gemm::{Grid, Limit};
 use thalweg_ir::DType;
 use thalweg_kernel::{AccessGeometry, Bordered, Copied, Node, copied, widened_bytes};
 

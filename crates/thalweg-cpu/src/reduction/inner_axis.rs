@@ -4,12 +4,12 @@
 //! several runs, run phase by phase, one block per call. If the body combines rows, one thread runs each group of them
 //! (`columns.rs`).
 
-use super::columns::Columns;
 use super::combined::Combines;
 pub use super::inner_axis_call::InnerReductionLaunch;
 use super::layout::{Block, Layout};
 use super::online;
 use super::passes::{self, Blockwise, CHUNK, Chunk, Failure, Kernel, Scratch};
+use super::shared_pass::Columns;
 use super::tables::Tables;
 use crate::threads::Threads;
 use thalweg_ir::DType;

@@ -1,12 +1,12 @@
-//! Memory traffic of contractions with factors in memory: the block sizes of `blocks` and `row`, counted.
+//! Memory traffic of contractions with factors in memory: the block sizes of `blocked` and `gemv`, counted.
 //!
 //! In: sizes, strides, and whether the order of sums is free. Out: bytes between memory and the private caches of the
 //! cores. Packed data counts if it does not stay there. A factor counts as often as tasks read it, unless the whole
 //! product fits.
 
 use super::blocking::{Right, Sizes, blocking, estimate_ns};
-use super::kernel::Kernels;
-use super::{Numbers, by_numbers, dots, row, stored_as_carried};
+use super::microkernels::Kernels;
+use super::{Numbers, by_numbers, gemv, gemv_dots, stored_as_carried};
 use crate::engine::Choice;
 use crate::hardware::PRIVATE_CACHE;
 use crate::number::{Bf16, F16, Pairs, Quads, Scheme, WideQuads};
@@ -56,7 +56,7 @@ fn typed<T: Scheme>(free: bool, g: &MatmulGeometry, isa: Choice, threads: &Threa
     let (read, scratch) = match (g.m, g.n) {
         (1, n) => (of_row(left, right, n, helpers), 0),
         (m, 1) => (of_row(right, left, m, helpers), 0),
-        (m, n) if dots::takes::<T>(free, [m, g.k], right.term) => (of_row(left, right, n, helpers), 0),
+        (m, n) if gemv_dots::takes::<T>(free, [m, g.k], right.term) => (of_row(left, right, n, helpers), 0),
         _ => of_blocks::<T>(g, left, right, isa, helpers),
     };
     Moved {
@@ -68,7 +68,7 @@ fn typed<T: Scheme>(free: bool, g: &MatmulGeometry, isa: Choice, threads: &Threa
 
 /// Bytes read by a GEMV: the matrix once, the rows once per chunk of columns.
 fn of_row(row: Side, matrix: Side, n: usize, threads: usize) -> usize {
-    let again = if row.bytes <= PRIVATE_CACHE { 1 } else { n.div_ceil(row::chunk(n, threads)) };
+    let again = if row.bytes <= PRIVATE_CACHE { 1 } else { n.div_ceil(gemv::chunk(n, threads)) };
     row.bytes * again + matrix.bytes
 }
 
