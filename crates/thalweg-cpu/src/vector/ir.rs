@@ -173,7 +173,7 @@ pub enum Op {
     LowHalves,
     /// The low 16 bits (`imm` 2) or 8 bits (`imm` 1) of 32-bit lanes, adjacent in the lower part of the vector.
     Pack,
-    /// Lanes of 4 bytes in reverse order.
+    /// The lanes of a vector of 16 bytes in reverse order.
     Reverse,
     /// 32-bit words of `b`, by their numbers in the words of `a`.
     PermuteWords,

@@ -63,7 +63,7 @@ pub fn limits(v: &Vir, options: Options, tail: bool) -> Limits {
     Limits { vectors: options.registers.map_or(vectors, |r| r.min(vectors)), masks: v.target.masks() }
 }
 
-/// Unrolls the step by the largest factor, up to four, without spills; by one if there is none.
+/// Unrolls the step by the largest of the target's factors without spills; by one if there is none.
 pub fn unrolled(
     v: &Vir,
     order: &[Val],
@@ -73,7 +73,7 @@ pub fn unrolled(
 ) -> Option<(Program, Allocation)> {
     // Interleaving hides latency even if the code outgrows the first-level cache: 100 consecutive tanh, 2,300
     // instructions a step, take 27 µs on 1,024 points with four copies and 97 µs with one.
-    for copies in [4, 2] {
+    for &copies in v.target.unroll {
         // Copies would share the frame slots of loops.
         let promising = v.loops.is_empty()
             && single * copies <= limits.vectors + limits.vectors / 2

@@ -8,6 +8,7 @@ mod gathers;
 mod loops;
 mod machine_code;
 pub(crate) mod memory;
+mod neutral;
 mod random;
 mod speed;
 

@@ -28,6 +28,8 @@ pub struct Target {
     pub masks: Masks,
     /// Number of general registers for pointers of accesses.
     pub pointers: usize,
+    /// Unroll factors to try, the largest first: interleaved copies of a step hide the latency of its instructions.
+    pub unroll: &'static [usize],
     /// Whether one instruction (or a sequence without operands of its own) has this meaning on lanes of this many
     /// bytes. If not, lowering builds the meaning from others.
     pub native: fn(Op, u8) -> bool,
