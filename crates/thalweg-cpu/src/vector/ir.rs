@@ -24,7 +24,8 @@ impl Val {
     }
 }
 
-/// Number formats of lanes, for conversions. Formats of 16 bits are held in lanes of 4 bytes.
+/// Number formats, for conversions. Numbers of 16 bits are adjacent in the lower half of a vector, whose lane size is
+/// that of the other side.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Format {
     U16,
@@ -165,7 +166,8 @@ pub enum Op {
     /// `m ? a : b` by a mask.
     Select,
 
-    /// Conversion; of floats to integers toward zero, unspecified out of range.
+    /// Conversion; of floats to integers toward zero. Below its range an integer is the smallest one. Above, an unsigned one
+    /// is the largest one, a signed one unspecified, but for 2³¹ of f64, which becomes the smallest i32: a division needs it.
     Convert(Format, Format),
     /// Conversion of floats to integers, halves to even; unspecified out of range.
     ConvertNearest(Format, Format),

@@ -9,7 +9,7 @@ use crate::row_call::{InnerReduction, Rows};
 use std::ops::Range;
 use thalweg_ir::{DType, ElementOp, Monoid, Scalar};
 use thalweg_kernel::order::{self, LANES};
-use thalweg_kernel::{Access, AccessClass, Body, BodyBuilder, Node, NodeId};
+use thalweg_kernel::{Access, AccessClass, Body, BodyBuilder, Node, NodeId, Phases};
 
 const FOLDED: [DType; 6] = [DType::F32, DType::F64, DType::I32, DType::U32, DType::I64, DType::U64];
 const OPS: [Monoid; 4] = [Monoid::Sum, Monoid::Prod, Monoid::Max, Monoid::Min];
@@ -106,8 +106,26 @@ pub fn compare(l: &mut Launch, body: &Body, want: &[Vec<u8>], what: &str) {
 fn check(body: &Body, r: &mut Rng, n: usize, rows: usize, isa: Isa, options: Options) -> bool {
     let keep = r.below(4) > 0;
     let Ok(code) = compile_inner_reduction_with(body, isa, keep, options) else { return false };
+    let what = format!("{isa:?} {options:?} keep {keep} {:?}", code.report);
+    check_phases(body, &code.phases, r, (n, rows), &what, |args, rows, phases| {
+        // SAFETY: the launch was built for the body.
+        unsafe { code.run(args, n, rows, phases) }
+    });
+    true
+}
+
+/// Runs the phases of a body in one call and phase by phase, and compares. `run` takes the arguments, the number of rows
+/// and the phases.
+pub fn check_phases(
+    body: &Body,
+    phases: &Phases,
+    r: &mut Rng,
+    (n, rows): (usize, usize),
+    what: &str,
+    mut run: impl FnMut(&[u64], usize, Range<usize>) -> bool,
+) {
     let mut with_buffers = body.clone();
-    with_buffers.accesses = code.phases.list[0].body.accesses.clone();
+    with_buffers.accesses = phases.list[0].body.accesses.clone();
     for apart in [false, true] {
         let mut l = Launch::new(&with_buffers, r, n, rows);
         for a in body.accesses.len()..with_buffers.accesses.len() {
@@ -116,15 +134,12 @@ fn check(body: &Body, r: &mut Rng, n: usize, rows: usize, isa: Isa, options: Opt
         for s in body.stores.iter().filter(|s| body.accesses[s.access as usize].per_row) {
             l.args[4 * s.access as usize + 1] = body.accesses[s.access as usize].dtype.size() as u64;
         }
-        let mut values = vec![r.next(); code.phases.values.len()];
+        let mut values = vec![r.next(); phases.values.len()];
         l.args.extend([values.as_mut_ptr() as u64, 1]);
         let want = expected(&mut l, &with_buffers);
-        let all = code.phases.list.len();
-        let what = format!("{isa:?} {options:?} keep {keep} apart {apart} {:?}", code.report);
-        let call = |args: &[u64], rows, phases: Range<usize>| {
-            // SAFETY: the launch was built for the body.
-            assert!(unsafe { code.run(args, n, rows, phases) }, "{what}");
-        };
+        let all = phases.list.len();
+        let what = format!("{what} apart {apart}");
+        let mut call = |args: &[u64], rows, phases: Range<usize>| assert!(run(args, rows, phases), "{what}");
         if apart {
             for row in 0..rows {
                 let mut args = l.args.clone();
@@ -146,7 +161,6 @@ fn check(body: &Body, r: &mut Rng, n: usize, rows: usize, isa: Isa, options: Opt
             assert!(l.buffers[a].as_mut().unwrap().clean(), "{what}: a buffer was written outside\n{body:?}");
         }
     }
-    true
 }
 
 pub fn access(b: &mut BodyBuilder, operand: &mut u16, dtype: DType, class: AccessClass, per_row: bool) -> u16 {

@@ -288,10 +288,16 @@ impl Launch {
     /// Compiles, runs and compares. False if the emitter refuses the body.
     pub fn check(&mut self, body: &Body, isa: Isa, options: Options) -> bool {
         let Ok(code) = compile_with(body, isa, options) else { return false };
+        // SAFETY: the launch was built for the body.
+        self.compare(body, &format!("{isa:?} {options:?}"), |args, n, rows| unsafe { code.run(args, n, rows) });
+        true
+    }
+
+    /// Runs a body and compares.
+    pub fn compare(&mut self, body: &Body, what: &str, run: impl FnOnce(&[u64], usize, usize) -> bool) {
         let want: Vec<Vec<Value>> =
             (0..self.rows * self.n).map(|p| self.point(body, p / self.n, p % self.n, &[])).collect();
-        // SAFETY: the launch was built for the body.
-        assert!(unsafe { code.run(&self.args, self.n, self.rows) });
+        assert!(run(&self.args, self.n, self.rows), "{what}");
         for s in &body.stores {
             let dtype = body.accesses[s.access as usize].dtype;
             for (p, values) in want.iter().enumerate() {
@@ -305,16 +311,15 @@ impl Launch {
                 };
                 assert!(
                     same,
-                    "{isa:?} {options:?} n {} rows {} point {p} {dtype}: got {got:?}, want {want:?}\nvalues {values:?}\n{body:?}",
+                    "{what} n {} rows {} point {p} {dtype}: got {got:?}, want {want:?}\nvalues {values:?}\n{body:?}",
                     self.n, self.rows
                 );
             }
         }
         for (a, b) in self.buffers.iter_mut().enumerate() {
             let Some(b) = b else { continue };
-            assert!(b.clean(), "{isa:?} {options:?} n {} access {a} was written outside\n{body:?}", self.n);
+            assert!(b.clean(), "{what} n {} access {a} was written outside\n{body:?}", self.n);
         }
-        true
     }
 }
 

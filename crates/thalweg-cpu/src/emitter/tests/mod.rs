@@ -5,6 +5,7 @@ mod along;
 mod decode;
 mod evaluate;
 mod gathers;
+mod interpreter;
 mod loops;
 mod machine_code;
 pub(crate) mod memory;
