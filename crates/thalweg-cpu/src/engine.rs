@@ -7,7 +7,7 @@
 //! The tile engine accepts every rectangle. A run fails for one reason only, an index out of range, and fails its
 //! launch.
 
-#[cfg(all(unix, target_arch = "x86_64"))]
+#[cfg(unix)]
 use crate::emitter;
 use crate::prepare::prepare;
 use crate::row_call::{ACCESS_WORDS, InnerReduction, RowArgs, Rows};
@@ -63,7 +63,7 @@ impl Choice {
 
     /// Whether this machine can run it.
     pub fn available(self) -> bool {
-        #[cfg(all(unix, target_arch = "x86_64"))]
+        #[cfg(unix)]
         if let Some(isa) = self.isa() {
             return isa.available() && (self != Choice::Avx512Narrow || self.pairs() || self.quads());
         }
@@ -72,21 +72,22 @@ impl Choice {
 
     /// Whether bf16 products take pairs of terms (AVX512_BF16).
     pub(crate) fn pairs(self) -> bool {
-        #[cfg(all(unix, target_arch = "x86_64"))]
-        return self == Choice::Avx512Narrow && is_x86_feature_detected!("avx512bf16");
-        #[cfg(not(all(unix, target_arch = "x86_64")))]
+        #[cfg(unix)]
+        return self == Choice::Avx512Narrow && self.isa().is_some_and(emitter::Isa::pairs);
+        #[cfg(not(unix))]
         false
     }
 
     /// Whether products of bytes take groups of four terms (AVX512_VNNI).
     pub(crate) fn quads(self) -> bool {
-        #[cfg(all(unix, target_arch = "x86_64"))]
-        return self == Choice::Avx512Narrow && is_x86_feature_detected!("avx512vnni");
-        #[cfg(not(all(unix, target_arch = "x86_64")))]
+        #[cfg(unix)]
+        return self == Choice::Avx512Narrow && self.isa().is_some_and(emitter::Isa::quads);
+        #[cfg(not(unix))]
         false
     }
 
-    #[cfg(all(unix, target_arch = "x86_64"))]
+    /// Its instruction set, if it emits code; the machine may lack it.
+    #[cfg(unix)]
     pub(crate) fn isa(self) -> Option<emitter::Isa> {
         match self {
             Choice::Avx512Narrow | Choice::Avx512 => Some(emitter::Isa::Avx512),
@@ -97,7 +98,7 @@ impl Choice {
 
     /// Emits code for a body; `None` if this is no emitter or it refuses the body.
     fn emit(self, body: &Body) -> Option<(Box<dyn Rows>, ProgramInfo)> {
-        #[cfg(all(unix, target_arch = "x86_64"))]
+        #[cfg(unix)]
         if let Some(isa) = self.isa().filter(|i| i.available()) {
             match emitter::compile(body, isa) {
                 Ok(code) => {
@@ -113,7 +114,7 @@ impl Choice {
 
     /// Emits code with non-temporal stores.
     fn emit_streaming(self, body: &Body) -> Option<Box<dyn Rows>> {
-        #[cfg(all(unix, target_arch = "x86_64"))]
+        #[cfg(unix)]
         if let Some(isa) = self.isa().filter(|i| i.available()) {
             return emitter::compile_streaming(body, isa).ok().map(|code| Box::new(code) as Box<dyn Rows>);
         }
@@ -129,7 +130,7 @@ impl Choice {
         keep: bool,
         streaming: bool,
     ) -> Option<(Box<dyn InnerReduction>, ProgramInfo)> {
-        #[cfg(all(unix, target_arch = "x86_64"))]
+        #[cfg(unix)]
         if let Some(isa) = self.isa().filter(|i| i.available()) {
             let compile =
                 if streaming { emitter::compile_inner_reduction_streaming } else { emitter::compile_inner_reduction };
@@ -146,7 +147,7 @@ impl Choice {
     }
 
     /// Program information from the emitter's report.
-    #[cfg(all(unix, target_arch = "x86_64"))]
+    #[cfg(unix)]
     fn program_info(self, report: &emitter::Report) -> ProgramInfo {
         ProgramInfo {
             engine: self.name().into(),

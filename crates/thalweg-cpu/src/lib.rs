@@ -1,16 +1,16 @@
 //! The CPU device of Thalweg.
 //!
 //! Map kernels are compiled by the crate's own vector emitter (`emitter`, `vector`, `isa`) on x86-64, for AVX-512, or
-//! AVX2 with FMA, chosen at run time. The portable tile engine (`tile`) runs them elsewhere, and wherever the emitter has no instruction for an
-//! operation. Row kernels are split into phases, which the same two engines run block by block (`reduction`). Many small
-//! kernels run in one dispatch (`group`). Matrix products have micro-kernels of their own (`gemm`; fused: `fused_gemm`).
-//! [`CpuDevice`] is the entry point for the rest of Thalweg.
+//! AVX2 with FMA, chosen at run time. The portable tile engine (`tile`) runs them elsewhere, and wherever the emitter
+//! has no instruction for an operation. Row kernels are split into phases, which the same two engines run block by
+//! block (`reduction`). Many small kernels run in one dispatch (`group`). Matrix products have micro-kernels of their
+//! own (`gemm`; fused: `fused_gemm`). [`CpuDevice`] is the entry point for the rest of Thalweg.
 
 mod bandwidth;
 mod check;
 mod combine;
 mod device;
-#[cfg(all(unix, target_arch = "x86_64"))]
+#[cfg(unix)]
 pub mod emitter;
 mod engine;
 mod flat;
@@ -19,7 +19,7 @@ mod gemm;
 mod gemm_call;
 mod group;
 mod hardware;
-#[cfg(all(unix, target_arch = "x86_64"))]
+#[cfg(unix)]
 mod isa;
 mod launch;
 mod launch_common;
@@ -42,7 +42,7 @@ pub mod tile;
 mod traffic;
 #[doc(hidden)]
 pub mod tunable;
-#[cfg(all(unix, target_arch = "x86_64"))]
+#[cfg(unix)]
 mod vector;
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! Facts about the machine behind a device, for the planner.
 
-/// Facts about a device's machine that decide how its programs cut a kernel: `Device::machine` reports them, the cost model
-/// counts calls, strips and cache misses by them. Times are no facts; they are measured.
+/// Facts about a device's machine that decide how its programs cut a kernel: `Device::machine` reports them, the cost
+/// model counts calls, strips and cache misses by them. Times are no facts; they are measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Machine {
-    /// Bytes of the private caches of a core that programs are cut for: of a strip of an outer-axis reduction, and of a row
-    /// that is read several times.
+    /// Bytes of the private caches of a core that programs are cut for: of a strip of an outer-axis reduction, and of a
+    /// row that is read several times.
     pub private_cache: u64,
     /// Stride in bytes at which cache lines map to few cache sets, so that they evict each other.
     pub conflict_stride: u64,

@@ -24,8 +24,9 @@ pub fn compile_inner_reduction(body: &Body, isa: Isa, keep: bool) -> Result<Comp
     compile_inner_reduction_with(body, isa, keep, Options::default())
 }
 
-/// Like [`compile_inner_reduction`], for outputs larger than the caches: the last pass stores whole vectors non-temporally. The
-/// first element of each row of every output that is stored point by point must be aligned to 64 bytes.
+/// Like [`compile_inner_reduction`], for outputs larger than the caches: the last pass stores whole vectors
+/// non-temporally. The first element of each row of every output that is stored point by point must be aligned to 64
+/// bytes.
 pub fn compile_inner_reduction_streaming(
     body: &Body,
     isa: Isa,

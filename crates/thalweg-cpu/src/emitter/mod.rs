@@ -1,13 +1,13 @@
 //! Compilation of map and row bodies to callable functions.
 //!
-//! In: a body and an instruction set. Out: published code, with a report. `vector` compiles the body up to its registers,
-//! the instruction set (`isa`) emits the function. Code depends on the body and the instruction set only; sizes, strides,
-//! addresses and scalars are arguments. docs/cpu-emitter.md has the design.
+//! In: a body and an instruction set. Out: published code, with a report. `vector` compiles the body up to its
+//! registers, the instruction set (`isa`) emits the function. Code depends on the body and the instruction set only;
+//! sizes, strides, addresses and scalars are arguments. docs/cpu-emitter.md has the design.
 
 mod dump;
 pub(crate) mod gemm;
 mod inner_reduction;
-#[cfg(test)]
+#[cfg(all(test, target_arch = "x86_64"))]
 pub(crate) mod tests;
 
 pub use crate::isa::Isa;

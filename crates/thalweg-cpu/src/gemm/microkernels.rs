@@ -12,7 +12,7 @@ use crate::engine::Choice;
 use crate::gemm_call::{DotArgs, StreamArgs, TileArgs, lanes};
 use crate::number::{Scheme, Wide};
 use std::marker::PhantomData;
-#[cfg(all(unix, target_arch = "x86_64"))]
+#[cfg(unix)]
 use {
     crate::emitter::gemm::Micro,
     crate::isa::Isa,
@@ -42,7 +42,7 @@ fn mask(lanes: usize, size: usize) -> (*const u8, u64) {
 
 /// Micro-kernels of a scheme.
 pub struct Kernels<T> {
-    #[cfg(all(unix, target_arch = "x86_64"))]
+    #[cfg(unix)]
     emitted: Option<(Isa, Arithmetic)>,
     /// Maximum rows of a tile.
     pub rows: usize,
@@ -55,7 +55,7 @@ impl<T: Scheme> Kernels<T> {
     /// Micro-kernels of an engine.
     pub fn new(choice: Choice) -> Kernels<T> {
         const { assert!(size_of::<T::Slot>() == size_of::<T::Sum>()) };
-        #[cfg(all(unix, target_arch = "x86_64"))]
+        #[cfg(unix)]
         if let Some((isa, arithmetic)) = choice.isa().filter(|i| i.available()).zip(arithmetic::<T>()) {
             let columns = gemm::TILE_VECTORS * isa.bytes() / size_of::<T::Sum>();
             let emitted = Some((isa, arithmetic));
@@ -63,7 +63,7 @@ impl<T: Scheme> Kernels<T> {
         }
         let _ = choice;
         Kernels {
-            #[cfg(all(unix, target_arch = "x86_64"))]
+            #[cfg(unix)]
             emitted: None,
             rows: portable::ROWS,
             columns: portable::COLUMNS,
@@ -80,7 +80,7 @@ impl<T: Scheme> Kernels<T> {
     pub unsafe fn tile(&self, rows: usize, columns: usize, along_terms: bool, args: &mut TileArgs) {
         debug_assert!((1..=self.rows).contains(&rows) && (1..=self.columns).contains(&columns) && args.terms > 0);
         debug_assert_eq!(if along_terms { args.left_term } else { args.left_row }, size_of::<T::Slot>() as isize);
-        #[cfg(all(unix, target_arch = "x86_64"))]
+        #[cfg(unix)]
         if let Some((isa, arithmetic)) = self.emitted {
             let size = size_of::<T::Sum>();
             let lanes = isa.bytes() / size;
@@ -104,7 +104,7 @@ impl<T: Scheme> Kernels<T> {
     /// As for [`Kernels::tile`].
     pub unsafe fn stream(&self, terms: usize, first: bool, args: &mut StreamArgs) {
         debug_assert!((1..=MAX_STREAM_TERMS).contains(&terms));
-        #[cfg(all(unix, target_arch = "x86_64"))]
+        #[cfg(unix)]
         if let Some((isa, arithmetic)) = self.emitted {
             let size = size_of::<T::Sum>();
             (args.lanes, args.bits) = mask(args.columns % (isa.bytes() / size), size);
@@ -120,7 +120,7 @@ impl<T: Scheme> Kernels<T> {
 
     /// Maximum columns of [`Kernels::dots`] for `rows` rows.
     pub fn dot_columns(&self, rows: usize) -> usize {
-        #[cfg(all(unix, target_arch = "x86_64"))]
+        #[cfg(unix)]
         if let Some((isa, _)) = self.emitted {
             return isa.dot_columns(rows);
         }
@@ -136,7 +136,7 @@ impl<T: Scheme> Kernels<T> {
     pub unsafe fn dots(&self, rows: usize, columns: usize, args: &DotArgs) {
         debug_assert!((1..=DOT_ROWS).contains(&rows) && (columns == 1 || columns == self.dot_columns(rows)));
         debug_assert!(args.terms.is_multiple_of(lanes::<T::Sum>()));
-        #[cfg(all(unix, target_arch = "x86_64"))]
+        #[cfg(unix)]
         if let Some((isa, arithmetic)) = self.emitted {
             let right = match TypeId::of::<T>() {
                 t if t == TypeId::of::<Bf16>() => Layout::Bf16,
@@ -156,7 +156,7 @@ impl<T: Scheme> Kernels<T> {
 }
 
 /// The emitter's arithmetic for a scheme, if it supports it.
-#[cfg(all(unix, target_arch = "x86_64"))]
+#[cfg(unix)]
 fn arithmetic<T: Scheme>() -> Option<Arithmetic> {
     match TypeId::of::<T>() {
         t if t == TypeId::of::<Pairs>() => Some(Arithmetic::Pairs),
@@ -169,24 +169,24 @@ fn arithmetic<T: Scheme>() -> Option<Arithmetic> {
 
 /// Maximum rows of [`Kernels::dots`].
 pub const DOT_ROWS: usize = 4;
-#[cfg(all(unix, target_arch = "x86_64"))]
+#[cfg(unix)]
 const _: () = assert!(DOT_ROWS == gemm::MAX_DOT_ROWS && gemm::DOT_BYTES == 64);
 
 /// Maximum terms of [`Kernels::stream`].
 pub const MAX_STREAM_TERMS: usize = 8;
 
 /// Number of kernel forms per instruction set and arithmetic.
-#[cfg(all(unix, target_arch = "x86_64"))]
+#[cfg(unix)]
 const FORMS: usize = STREAMS + 2 * gemm::MAX_STREAM_TERMS + 2 * 4 * gemm::MAX_DOT_ROWS;
 /// Index of the first stream kernel; tiles come before it.
-#[cfg(all(unix, target_arch = "x86_64"))]
-const STREAMS: usize = 2 * 4 * 14;
+#[cfg(unix)]
+const STREAMS: usize = gemm::TILE_VECTORS * 4 * gemm::MAX_TILE_ROWS;
 
 /// The code of a form, emitted when first requested. `None` if the operating system provides no executable memory.
-#[cfg(all(unix, target_arch = "x86_64"))]
+#[cfg(unix)]
 fn emitted(isa: Isa, arithmetic: Arithmetic, form: Form) -> Option<&'static Micro> {
-    static EMITTED: [[[OnceLock<Option<Micro>>; FORMS]; 4]; 2] =
-        [const { [const { [const { OnceLock::new() }; FORMS] }; 4] }; 2];
+    static EMITTED: [[[OnceLock<Option<Micro>>; FORMS]; 4]; Isa::COUNT] =
+        [const { [const { [const { OnceLock::new() }; FORMS] }; 4] }; Isa::COUNT];
     let number = match form {
         Form::Tile { rows, vectors, masked, along_terms } => {
             ((rows - 1) * gemm::TILE_VECTORS + vectors - 1) * 4 + 2 * masked as usize + along_terms as usize
@@ -196,6 +196,6 @@ fn emitted(isa: Isa, arithmetic: Arithmetic, form: Form) -> Option<&'static Micr
             STREAMS + 2 * gemm::MAX_STREAM_TERMS + ((rows - 1) * 4 + right as usize) * 2 + (columns == 1) as usize
         }
     };
-    let place = &EMITTED[(isa == Isa::Avx512) as usize][arithmetic as usize][number];
+    let place = &EMITTED[isa as usize][arithmetic as usize][number];
     place.get_or_init(|| Micro::new(isa, arithmetic, form)).as_ref()
 }

@@ -5,15 +5,15 @@
 //! index, the number of threads, the engine, the layout of the factors and the epilogue: terms are taken in blocks of
 //! [`TERMS`]; within a block, one chain of fused multiply-adds starts at 0 and runs over ascending terms; the sums of
 //! blocks are added in order. (Integers wrap, so their order is not observable.) If the order is free, two other orders
-//! exist: `gemv_dots` describes that of a few rows times columns with contiguous terms; and bf16 is taken in pairs of terms
-//! if there is an instruction for it ([`Pairs`]): a block then has as many pairs, and a step of a chain adds the
+//! exist: `gemv_dots` describes that of a few rows times columns with contiguous terms; and bf16 is taken in pairs of
+//! terms if there is an instruction for it ([`Pairs`]): a block then has as many pairs, and a step of a chain adds the
 //! products of a pair.
 //!
 //! Several products with the same right factor may pack it once for all of them ([`Packing`]).
 //!
 //! `microkernels` selects the micro-kernels, emitted (`isa/gemm.rs`) or portable; `pack` packs factors into panels;
-//! `blocking` chooses the block sizes, `blocked` runs them; `gemv` and `gemv_dots` run products with one row or column, or
-//! a few; `traffic` counts their memory traffic. docs/cpu-emitter.md has an example.
+//! `blocking` chooses the block sizes, `blocked` runs them; `gemv` and `gemv_dots` run products with one row or column,
+//! or a few; `traffic` counts their memory traffic. docs/cpu-emitter.md has an example.
 
 mod blocked;
 mod blocking;

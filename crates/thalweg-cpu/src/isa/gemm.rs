@@ -2,15 +2,17 @@
 //!
 //! A *tile* kernel (GEMM) holds a rectangle of sums in registers over a block of terms; a *stream* kernel (GEMV) adds
 //! several terms of one row into sums in memory; a *dots* kernel multiplies lines with contiguous terms, with
-//! [`DOT_BYTES`] bytes of lanes per sum. An instruction set assembles them as straight loops with fixed registers. Always
-//! true: in the first two, each sum is one chain of fused multiply-adds over ascending terms; in the third, each lane is.
-//! Lanes outside the mask are neither read nor written; `rows`, `vectors` and `columns` fit the registers
+//! [`DOT_BYTES`] bytes of lanes per sum. An instruction set assembles them as straight loops with fixed registers.
+//! Always true: in the first two, each sum is one chain of fused multiply-adds over ascending terms; in the third, each
+//! lane is. Lanes outside the mask are neither read nor written; `rows`, `vectors` and `columns` fit the registers
 //! ([`super::Isa::tile_rows`], [`super::Isa::dot_columns`]).
 
 /// Maximum rows of a dots kernel.
 pub const MAX_DOT_ROWS: usize = 4;
 /// Bytes of lanes per sum of a dots kernel.
 pub const DOT_BYTES: usize = 64;
+/// Maximum rows of a tile of any set.
+pub const MAX_TILE_ROWS: usize = 14;
 /// Vectors per row of a tile.
 pub const TILE_VECTORS: usize = 2;
 /// Maximum terms that a stream kernel adds at a time.

@@ -1,15 +1,19 @@
 //! Instruction sets: what each must provide to the emitter, one row a set.
 //!
 //! A set has a folder with its [`Target`] (facts for the machine-neutral stages of `vector`), the code around and of a
-//! step, and micro-kernels of matrix products. Adding one is such a folder, and a row in each `match` here.
+//! step, and micro-kernels of matrix products. Adding one is such a folder, and a row in each `match` here. Sets are
+//! compiled on every machine, since encoding is plain arithmetic; `available` says which this machine runs.
 
 pub mod gemm;
 pub mod pages;
 mod x86;
 
-#[cfg(test)]
+#[cfg(all(test, target_arch = "x86_64"))]
 pub use x86::tests::gemm::assembled as gemm_functions;
 
+/// On machines of no set here, nothing is published.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) use abi::{GemmFunction, MapFunction, RowFunction};
 /// Types of published functions, in the calling convention of this machine.
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::abi::{GemmFunction, MapFunction, RowFunction};
@@ -27,7 +31,17 @@ pub enum Isa {
     Avx512,
 }
 
+#[cfg(not(target_arch = "x86_64"))]
+mod abi {
+    pub type MapFunction = extern "C" fn(*const u64, usize, usize) -> u64;
+    pub type RowFunction = extern "C" fn(*const u64, usize, usize, usize, usize) -> u64;
+    pub type GemmFunction<T> = extern "C" fn(*const T);
+}
+
 impl Isa {
+    /// Number of sets.
+    pub(crate) const COUNT: usize = 2;
+
     fn level(self) -> Level {
         match self {
             Isa::Avx2 => Level::Avx2,
@@ -38,6 +52,16 @@ impl Isa {
     /// Whether this machine supports it.
     pub fn available(self) -> bool {
         self.level().available()
+    }
+
+    /// Whether this machine multiplies pairs of bf16.
+    pub(crate) fn pairs(self) -> bool {
+        self.level().pairs()
+    }
+
+    /// Whether this machine multiplies groups of four bytes.
+    pub(crate) fn quads(self) -> bool {
+        self.level().quads()
     }
 
     /// Its description for the machine-neutral stages.

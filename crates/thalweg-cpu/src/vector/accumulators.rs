@@ -14,8 +14,8 @@ pub struct Accumulators {
     pub copies: usize,
     /// Register by fold, then by copy of the step; `None` is in the frame.
     pub registers: Vec<Option<u8>>,
-    /// Register that flags NaN, by fold: a mask register, or a vector register where masks are vectors; `None` is in the
-    /// frame.
+    /// Register that flags NaN, by fold: a mask register, or a vector register where masks are vectors; `None` is in
+    /// the frame.
     pub nan: Vec<Option<u8>>,
     /// Offset of the frame vectors: accumulators, then NaN flags by fold.
     pub homes: i32,

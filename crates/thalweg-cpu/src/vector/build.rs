@@ -2,8 +2,8 @@
 //!
 //! A meaning that the target does not have is built from others here, once for all instruction sets.
 //!
-//! Functions take and return values with the lane size that their names give. Only masks in vectors may have another lane
-//! size than the other operands, and are converted where they are combined.
+//! Functions take and return values with the lane size that their names give. Only masks in vectors may have another
+//! lane size than the other operands, and are converted where they are combined.
 
 use super::ir::target::Masks;
 use super::ir::{Format, Op, Predicate, Rounding, Val, Vir};
@@ -47,7 +47,8 @@ impl Vir {
         self.make(op, lane, lane, 0, &[a, b, c])
     }
 
-    /// An instruction that compares lanes of `lane` bytes (`imm`): into a mask register, or into a vector of such lanes.
+    /// An instruction that compares lanes of `lane` bytes (`imm`): into a mask register, or into a vector of such
+    /// lanes.
     pub fn mask_from(&mut self, op: Op, lane: u8, a: Val, b: Val) -> Val {
         let to = if self.masks() { 0 } else { lane };
         self.make(op, lane, to, lane, &[a, b])

@@ -1,7 +1,7 @@
 //! Linear code of register-allocated steps.
 //!
-//! In: a [`Program`] with its registers. Out: lines in a [`Linear`]. [`super::function`] and [`super::phases`] emit the code
-//! around the steps.
+//! In: a [`Program`] with its registers. Out: lines in a [`Linear`]. [`super::function`] and [`super::phases`] emit the
+//! code around the steps.
 
 use super::accumulators::Accumulators;
 use super::ir::target::Target;

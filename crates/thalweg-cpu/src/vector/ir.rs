@@ -1,10 +1,10 @@
 //! The vector IR: one step of the inner loop in SSA form, one operation per value.
 //!
 //! An operation is a meaning ("multiply and add", "select by mask"), not an instruction: the instruction set selects
-//! instructions for it, and a [`Target`] says which meanings it has. A step computes `lanes` points. A 32-bit value fills
-//! `4·lanes` bytes of a register and a 64-bit value `8·lanes`, so each instruction has its own vector length. Masks are
-//! in mask registers (`lane` 0) or, where there are none, in vectors of 0 and -1, whose width `lane` gives. Equal
-//! instructions are one value (value numbering). Always true: an instruction stands after its arguments.
+//! instructions for it, and a [`Target`] says which meanings it has. A step computes `lanes` points. A 32-bit value
+//! fills `4·lanes` bytes of a register and a 64-bit value `8·lanes`, so each instruction has its own vector length.
+//! Masks are in mask registers (`lane` 0) or, where there are none, in vectors of 0 and -1, whose width `lane` gives.
+//! Equal instructions are one value (value numbering). Always true: an instruction stands after its arguments.
 
 pub mod target;
 
@@ -166,8 +166,9 @@ pub enum Op {
     /// `m ? a : b` by a mask.
     Select,
 
-    /// Conversion; of floats to integers toward zero. Below its range an integer is the smallest one. Above, an unsigned one
-    /// is the largest one, a signed one unspecified, but for 2³¹ of f64, which becomes the smallest i32: a division needs it.
+    /// Conversion; of floats to integers toward zero. Below its range an integer is the smallest one. Above, an
+    /// unsigned one is the largest one, a signed one unspecified, but for 2³¹ of f64, which becomes the smallest i32: a
+    /// division needs it.
     Convert(Format, Format),
     /// Conversion of floats to integers, halves to even; unspecified out of range.
     ConvertNearest(Format, Format),

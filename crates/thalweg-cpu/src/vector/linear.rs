@@ -1,9 +1,9 @@
 //! Linear code: a function as a list of machine-neutral operations, after register allocation.
 //!
-//! In: the builders of this folder push [`Line`]s. Out: [`Linear`], which an instruction set encodes line by line. General
-//! registers have roles ([`Gpr`]); vector and mask registers are numbered as the allocator did. Always true: a line needs
-//! only its fields to be encoded; a label that is used is bound once; between lines, the general registers `A` and `B` hold
-//! what the lines say, and no other temporary lives on.
+//! In: the builders of this folder push [`Line`]s. Out: [`Linear`], which an instruction set encodes line by line.
+//! General registers have roles ([`Gpr`]); vector and mask registers are numbered as the allocator did. Always true: a
+//! line needs only its fields to be encoded; a label that is used is bound once; between lines, the general registers
+//! `A` and `B` hold what the lines say, and no other temporary lives on.
 
 use super::ir::{Accumulate, Inst};
 use std::rc::Rc;
@@ -91,8 +91,8 @@ pub enum Cond {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Label(pub u32);
 
-/// Flag of a fold that some element was NaN: a register (a mask register, or a vector where masks are vectors), or a frame
-/// vector.
+/// Flag of a fold that some element was NaN: a register (a mask register, or a vector where masks are vectors), or a
+/// frame vector.
 #[derive(Clone, Copy, Debug)]
 pub struct NanFlag {
     pub register: Option<u8>,
@@ -318,8 +318,8 @@ pub enum Line {
         to: Label,
     },
 
-    /// Sets the active lanes of a loop's first iteration: those inside the row, or, in a nested loop, those of the outer
-    /// one, which are saved at the frame offset `words`.
+    /// Sets the active lanes of a loop's first iteration: those inside the row, or, in a nested loop, those of the
+    /// outer one, which are saved at the frame offset `words`.
     BeginLoop {
         nested: bool,
         tail: bool,
@@ -340,8 +340,8 @@ pub enum Line {
     },
 }
 
-/// Offsets of words in the frame: the stack pointer to restore, the number of rows, the number and the bits of lanes inside
-/// the last step.
+/// Offsets of words in the frame: the stack pointer to restore, the number of rows, the number and the bits of lanes
+/// inside the last step.
 pub const FRAME_STACK: i32 = 0;
 pub const FRAME_ROWS: i32 = 8;
 pub const FRAME_COUNT: i32 = 16;

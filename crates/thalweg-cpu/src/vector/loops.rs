@@ -1,7 +1,7 @@
 //! Loops with data-dependent trip counts inside a step: code with its own registers.
 //!
-//! In: a [`LoopCode`] for each loop of a step. Out: its lines. The step stores initial values and arguments to frame vectors
-//! of the loop, runs the loop, which preserves no registers, and loads its results from there:
+//! In: a [`LoopCode`] for each loop of a step. Out: its lines. The step stores initial values and arguments to frame
+//! vectors of the loop, runs the loop, which preserves no registers, and loads its results from there:
 //!
 //! ```text
 //! active = lanes inside the row (in a nested loop: the active lanes of the outer one)
@@ -10,9 +10,9 @@
 //!     carried = active ? next : carried        for all at once
 //! ```
 //!
-//! `active` is in a mask register, or in the last vector register where masks are vectors. Always true: carried values are
-//! written after everything else in an iteration has been computed, so lanes that leave have the values of their last
-//! iteration.
+//! `active` is in a mask register, or in the last vector register where masks are vectors. Always true: carried values
+//! are written after everything else in an iteration has been computed, so lanes that leave have the values of their
+//! last iteration.
 
 use super::emit::{Allocated, Emit};
 use super::ir::{Class, Op, Val};

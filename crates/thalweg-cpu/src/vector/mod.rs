@@ -1,9 +1,9 @@
 //! Machine-neutral compilation of a map or row body to vector code with registers.
 //!
-//! Body → `lower` (vector IR: meanings, one per value) → `schedule` (instruction order, unrolling) → `regalloc` (register
-//! allocation). `map` and `inner_reduction` put the stages together. What differs by machine is asked of a
-//! [`Target`](ir::target::Target); an instruction set (`isa`) supplies it, selects instructions and encodes them. Always
-//! true: nothing here names an instruction or a register of a machine. docs/cpu-emitter.md has the design.
+//! Body → `lower` (vector IR: meanings, one per value) → `schedule` (instruction order, unrolling) → `regalloc`
+//! (register allocation). `map` and `inner_reduction` put the stages together. What differs by machine is asked of a
+//! [`Target`](ir::target::Target); an instruction set (`isa`) supplies it, selects instructions and encodes them.
+//! Always true: nothing here names an instruction or a register of a machine. docs/cpu-emitter.md has the design.
 
 pub mod accumulators;
 mod build;

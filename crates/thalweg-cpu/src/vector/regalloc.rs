@@ -22,8 +22,9 @@ pub enum Loc {
 /// One machine operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// The instruction at `at`. `overwritten` is the argument whose register the result takes over, where an instruction
-    /// must take over one; `memory` the argument that it was given from memory (which may be in a register since).
+    /// The instruction at `at`. `overwritten` is the argument whose register the result takes over, where an
+    /// instruction must take over one; `memory` the argument that it was given from memory (which may be in a register
+    /// since).
     Run { at: u32, dst: u8, vals: [Val; 3], locs: [Loc; 3], overwritten: Option<u8>, memory: Option<u8> },
     /// Loads a value from its home.
     Reload { val: Val, reg: u8 },

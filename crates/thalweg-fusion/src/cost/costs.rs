@@ -125,7 +125,8 @@ fn packing() -> f64 {
 }
 
 impl Costs {
-    /// Time of a multiply-add in a matrix product of operands of `dtype`; `tf32` says whether f32 may be rounded to TF32.
+    /// Time of a multiply-add in a matrix product of operands of `dtype`; `tf32` says whether f32 may be rounded to
+    /// TF32.
     pub(crate) fn multiply_of(&self, dtype: DType, tf32: bool) -> f64 {
         self.multiply[match dtype {
             DType::F32 if tf32 => 6,

@@ -114,8 +114,8 @@ fn check(body: &Body, r: &mut Rng, n: usize, rows: usize, isa: Isa, options: Opt
     true
 }
 
-/// Runs the phases of a body in one call and phase by phase, and compares. `run` takes the arguments, the number of rows
-/// and the phases.
+/// Runs the phases of a body in one call and phase by phase, and compares. `run` takes the arguments, the number of
+/// rows and the phases.
 pub fn check_phases(
     body: &Body,
     phases: &Phases,

@@ -1,7 +1,7 @@
 //! Interpreter of linear code: what each line means, on vectors whose masks are vectors.
 //!
-//! In: linear code and the arguments of a call. Out: its effects on memory, as emitted code has them. It is no engine, but
-//! the definition that an instruction set's encoding follows; `neutral` runs it on random bodies.
+//! In: linear code and the arguments of a call. Out: its effects on memory, as emitted code has them. It is no engine,
+//! but the definition that an instruction set's encoding follows; `neutral` runs it on random bodies.
 
 use crate::vector::ir::target::Target;
 use crate::vector::ir::{DOWNWARDS, Format, Memory, Op, Predicate, Rounding};

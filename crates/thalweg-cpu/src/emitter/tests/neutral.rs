@@ -1,6 +1,6 @@
-//! Compiles random bodies for a target that is no instruction set here, and interprets their linear code, to see that the
-//! machine-neutral stages assume nothing about x86: vectors of 16 bytes, masks in vectors, no operands in memory, and a fused multiply-add that takes over
-//! its addend, as NEON has them.
+//! Compiles random bodies for a target that is no instruction set here, and interprets their linear code, to see that
+//! the machine-neutral stages assume nothing about x86: vectors of 16 bytes, masks in vectors, no operands in memory,
+//! and a fused multiply-add that takes over its addend, as NEON has them.
 
 use super::Rng;
 use super::along::{check_phases, compare, expected, random_rows};

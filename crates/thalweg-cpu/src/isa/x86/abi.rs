@@ -1,16 +1,19 @@
 //! Calling convention: roles of general registers, function entry and exit, types of functions.
 //!
-//! Functions have the System V convention on every operating system. rax, rcx, rsi, rdi are free within a line; the frame
-//! is aligned to 64 bytes at rsp.
+//! Functions have the System V convention on every operating system. rax, rcx, rsi, rdi are free within a line; the
+//! frame is aligned to 64 bytes at rsp.
 
 use super::asm::{Asm, Cond, Gpr, Label, R12, R13, R14, R15, RAX, RBP, RBX, RCX, RDI, RDX, RSI, RSP, Rm, at};
 use crate::vector::linear::{self, FRAME_END, FRAME_ROWS, FRAME_STACK, FRAME_START};
 
 /// Function of a map body: argument block, points, rows; returns 0, or not if lanes need the slow path.
+#[cfg(target_arch = "x86_64")]
 pub type MapFunction = extern "sysv64" fn(*const u64, usize, usize) -> u64;
 /// Function of a row body: also the first phase to run and the end of the range.
+#[cfg(target_arch = "x86_64")]
 pub type RowFunction = extern "sysv64" fn(*const u64, usize, usize, usize, usize) -> u64;
 /// Function of a GEMM micro-kernel: its argument block.
+#[cfg(target_arch = "x86_64")]
 pub type GemmFunction<T> = extern "sysv64" fn(*const T);
 
 /// Callee-saved registers.

@@ -1,7 +1,7 @@
 //! Encoding of linear code: x86 instructions for each line.
 //!
-//! In: [`Linear`] code. Out: bytes of a function, followed by the pool of constants. `abi` has the registers of roles; k6
-//! and k7 (AVX2: the last vector register) are reserved for masks of gathers, of the last step and of loops.
+//! In: [`Linear`] code. Out: bytes of a function, followed by the pool of constants. `abi` has the registers of roles;
+//! k6 and k7 (AVX2: the last vector register) are reserved for masks of gathers, of the last step and of loops.
 
 use super::Level;
 use super::abi::gpr;

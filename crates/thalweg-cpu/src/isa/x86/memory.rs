@@ -1,7 +1,7 @@
 //! Memory accesses of a step: contiguous loads and stores, single elements, gathers, guards, masks of the last step.
 //!
-//! In: a [`Run`] of an access. Out: its instructions. Always true: no element past the end of the row is read or written in
-//! the last step.
+//! In: a [`Run`] of an access. Out: its instructions. Always true: no element past the end of the row is read or
+//! written in the last step.
 
 use super::abi::gpr;
 use super::asm::*;

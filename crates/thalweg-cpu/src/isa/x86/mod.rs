@@ -1,8 +1,8 @@
 //! x86-64: AVX-512 and AVX2.
 //!
-//! `select` chooses instructions for meanings of the vector IR, `ops` lists instructions, `asm` encodes them. `emit` encodes
-//! linear code, with `memory`, `folds` and `loops`; `abi` is the calling convention. `gemm` has the micro-kernels of matrix
-//! products.
+//! `select` chooses instructions for meanings of the vector IR, `ops` lists instructions, `asm` encodes them. `emit`
+//! encodes linear code, with `memory`, `folds` and `loops`; `abi` is the calling convention. `gemm` has the
+//! micro-kernels of matrix products.
 
 pub mod abi;
 mod asm;
@@ -13,11 +13,22 @@ mod loops;
 mod memory;
 mod ops;
 mod select;
-#[cfg(test)]
+#[cfg(all(test, target_arch = "x86_64"))]
 pub mod tests;
 
 use crate::vector::ir::target::Target;
 pub use emit::encode;
+
+/// Whether this machine has a feature; none on other architectures.
+macro_rules! detected {
+    ($feature:tt) => {{
+        #[cfg(target_arch = "x86_64")]
+        let has = is_x86_feature_detected!($feature);
+        #[cfg(not(target_arch = "x86_64"))]
+        let has = false;
+        has
+    }};
+}
 
 /// Generation of the vector instructions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,19 +42,19 @@ pub enum Level {
 impl Level {
     /// Whether this machine has it.
     pub fn available(self) -> bool {
-        let avx2 = is_x86_feature_detected!("avx2")
-            && is_x86_feature_detected!("fma")
-            && is_x86_feature_detected!("f16c")
-            && is_x86_feature_detected!("bmi2");
-        match self {
-            Level::Avx2 => avx2,
-            Level::Avx512 => {
-                avx2 && is_x86_feature_detected!("avx512f")
-                    && is_x86_feature_detected!("avx512dq")
-                    && is_x86_feature_detected!("avx512bw")
-                    && is_x86_feature_detected!("avx512vl")
-            }
-        }
+        let avx2 = [detected!("avx2"), detected!("fma"), detected!("f16c"), detected!("bmi2")];
+        let avx512 = [detected!("avx512f"), detected!("avx512dq"), detected!("avx512bw"), detected!("avx512vl")];
+        avx2 == [true; 4] && (self == Level::Avx2 || avx512 == [true; 4])
+    }
+
+    /// Whether this machine multiplies pairs of bf16.
+    pub fn pairs(self) -> bool {
+        self == Level::Avx512 && detected!("avx512bf16")
+    }
+
+    /// Whether this machine multiplies groups of four bytes.
+    pub fn quads(self) -> bool {
+        self == Level::Avx512 && detected!("avx512vnni")
     }
 
     /// Its description for the machine-neutral stages.

@@ -1,8 +1,8 @@
 //! Instruction selection: the x86 instruction for a meaning of the vector IR, on AVX-512 or AVX2.
 //!
-//! In: an [`Inst`]. Out: an [`Encoding`] for the meanings that one instruction has; [`super::emit`] writes the sequences
-//! for the others (memory accesses, gathers, folds, loops). Here are also the facts that the machine-neutral stages ask
-//! for ([`AVX512`], [`AVX2`]).
+//! In: an [`Inst`]. Out: an [`Encoding`] for the meanings that one instruction has; [`super::emit`] writes the
+//! sequences for the others (memory accesses, gathers, folds, loops). Here are also the facts that the machine-neutral
+//! stages ask for ([`AVX512`], [`AVX2`]).
 
 use super::abi::POINTERS;
 use super::asm::Code;

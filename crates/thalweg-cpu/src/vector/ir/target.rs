@@ -1,9 +1,9 @@
 //! Description of an instruction set to the machine-neutral stages.
 //!
-//! Lowering, scheduling, register allocation and the loops around a step ask a [`Target`] what differs by machine: vector
-//! length, register files, native operations, operands that may be in memory. An instruction set fills one in as a
-//! `static`, and encodes what the stages produce. Always true: a target is constant, so code depends on the body and the
-//! target only.
+//! Lowering, scheduling, register allocation and the loops around a step ask a [`Target`] what differs by machine:
+//! vector length, register files, native operations, operands that may be in memory. An instruction set fills one in as
+//! a `static`, and encodes what the stages produce. Always true: a target is constant, so code depends on the body and
+//! the target only.
 
 use super::{Inst, Op, Val, Vir};
 use thalweg_ir::{DType, Monoid};
@@ -13,8 +13,8 @@ use thalweg_ir::{DType, Monoid};
 pub enum Masks {
     /// In a register file of their own; this many registers are the allocator's, numbered from 1.
     Registers(usize),
-    /// As vectors of 0 and -1, with lanes as wide as those compared. One vector register, the last, is reserved in steps
-    /// that need the mask of the last step or of a gather.
+    /// As vectors of 0 and -1, with lanes as wide as those compared. One vector register, the last, is reserved in
+    /// steps that need the mask of the last step or of a gather.
     Vectors,
 }
 
