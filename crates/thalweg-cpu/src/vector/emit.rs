@@ -149,6 +149,7 @@ impl<'a> Emit<'a> {
 
     /// Emits the steps of a program.
     pub fn steps(&mut self, prog: Allocated) {
+        self.code.lines.reserve(prog.1.steps.len());
         for s in &prog.1.steps {
             match *s {
                 Step::Run { at, dst, vals, locs, overwritten, memory } => {

@@ -9,7 +9,7 @@
 pub mod target;
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 use target::Target;
 use thalweg_ir::{DType, Monoid};
 
@@ -261,7 +261,7 @@ pub enum Class {
 }
 
 /// One instruction.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Inst {
     /// Operation.
     pub op: Op,
@@ -281,6 +281,17 @@ pub struct Inst {
     pub class: Class,
     /// Copy of the step, after unrolling.
     pub step: u8,
+}
+
+impl Hash for Inst {
+    /// Few words instead of a word for each field: every value of a step is looked up by it.
+    fn hash<H: Hasher>(&self, to: &mut H) {
+        self.op.hash(to);
+        let bytes = [self.width, self.imm, self.nargs, self.lane, self.step, self.class as u8, 0, 0];
+        to.write_u64(u64::from_le_bytes(bytes));
+        to.write_u64((self.args[0].0 as u64) << 32 | self.args[1].0 as u64);
+        to.write_u64(self.aux.rotate_left(32) ^ self.args[2].0 as u64);
+    }
 }
 
 impl Inst {
