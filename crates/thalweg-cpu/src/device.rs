@@ -1,11 +1,12 @@
 //! The CPU device: a cache of compiled programs by kernel, memory from a pool, synchronous launches.
 
-use crate::contraction::ContractionProgram;
 use crate::engine::Choice;
+use crate::fused_gemm::ContractionProgram;
 use crate::group::{GroupProgram, PartProgram};
+use crate::hardware;
 use crate::map::{BoxesProgram, MapProgram};
 use crate::memory::HostMemory;
-use crate::row::RowsProgram;
+use crate::reduction::RowsProgram;
 use crate::scatter::{Input, ScatterProgram};
 use crate::threads::Threads;
 use crate::tunable::TUNABLES;
@@ -16,7 +17,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock, RwLock};
 use std::time::Instant;
 use thalweg_ir::DType;
-use thalweg_kernel::{Computed, Contracts, Geometry, Kernel};
+use thalweg_kernel::{Computed, Contracts, Geometry, Kernel, Machine};
 use thalweg_runtime::environment::{self, Value};
 use thalweg_runtime::{Buffer, Device, Error, MemoryStats, Pool, Program, count};
 
@@ -245,6 +246,10 @@ impl Device for CpuDevice {
 
     fn threads(&self) -> usize {
         self.threads.count()
+    }
+
+    fn machine(&self) -> Machine {
+        hardware::machine()
     }
 
     fn contracts(&self) -> Contracts {

@@ -7,11 +7,11 @@
 //! The tile engine accepts every rectangle. A run fails for one reason only, an index out of range, and fails its
 //! launch.
 
+#[cfg(unix)]
+use crate::emitter;
 use crate::prepare::prepare;
 use crate::row_call::{ACCESS_WORDS, InnerReduction, RowArgs, Rows};
 use crate::tile;
-#[cfg(all(unix, target_arch = "x86_64"))]
-use crate::x64;
 use std::ops::Range;
 use std::sync::OnceLock;
 use thalweg_kernel::{Body, Phases, phases};
@@ -63,7 +63,7 @@ impl Choice {
 
     /// Whether this machine can run it.
     pub fn available(self) -> bool {
-        #[cfg(all(unix, target_arch = "x86_64"))]
+        #[cfg(unix)]
         if let Some(isa) = self.isa() {
             return isa.available() && (self != Choice::Avx512Narrow || self.pairs() || self.quads());
         }
@@ -72,34 +72,35 @@ impl Choice {
 
     /// Whether bf16 products take pairs of terms (AVX512_BF16).
     pub(crate) fn pairs(self) -> bool {
-        #[cfg(all(unix, target_arch = "x86_64"))]
-        return self == Choice::Avx512Narrow && is_x86_feature_detected!("avx512bf16");
-        #[cfg(not(all(unix, target_arch = "x86_64")))]
+        #[cfg(unix)]
+        return self == Choice::Avx512Narrow && self.isa().is_some_and(emitter::Isa::pairs);
+        #[cfg(not(unix))]
         false
     }
 
     /// Whether products of bytes take groups of four terms (AVX512_VNNI).
     pub(crate) fn quads(self) -> bool {
-        #[cfg(all(unix, target_arch = "x86_64"))]
-        return self == Choice::Avx512Narrow && is_x86_feature_detected!("avx512vnni");
-        #[cfg(not(all(unix, target_arch = "x86_64")))]
+        #[cfg(unix)]
+        return self == Choice::Avx512Narrow && self.isa().is_some_and(emitter::Isa::quads);
+        #[cfg(not(unix))]
         false
     }
 
-    #[cfg(all(unix, target_arch = "x86_64"))]
-    pub(crate) fn isa(self) -> Option<x64::Isa> {
+    /// Its instruction set, if it emits code; the machine may lack it.
+    #[cfg(unix)]
+    pub(crate) fn isa(self) -> Option<emitter::Isa> {
         match self {
-            Choice::Avx512Narrow | Choice::Avx512 => Some(x64::Isa::Avx512),
-            Choice::Avx2 => Some(x64::Isa::Avx2),
+            Choice::Avx512Narrow | Choice::Avx512 => Some(emitter::Isa::Avx512),
+            Choice::Avx2 => Some(emitter::Isa::Avx2),
             Choice::Tile => None,
         }
     }
 
     /// Emits code for a body; `None` if this is no emitter or it refuses the body.
     fn emit(self, body: &Body) -> Option<(Box<dyn Rows>, ProgramInfo)> {
-        #[cfg(all(unix, target_arch = "x86_64"))]
+        #[cfg(unix)]
         if let Some(isa) = self.isa().filter(|i| i.available()) {
-            match x64::compile(body, isa) {
+            match emitter::compile(body, isa) {
                 Ok(code) => {
                     let info = self.program_info(&code.report);
                     return Some((Box::new(code), info));
@@ -113,9 +114,9 @@ impl Choice {
 
     /// Emits code with non-temporal stores.
     fn emit_streaming(self, body: &Body) -> Option<Box<dyn Rows>> {
-        #[cfg(all(unix, target_arch = "x86_64"))]
+        #[cfg(unix)]
         if let Some(isa) = self.isa().filter(|i| i.available()) {
-            return x64::compile_streaming(body, isa).ok().map(|code| Box::new(code) as Box<dyn Rows>);
+            return emitter::compile_streaming(body, isa).ok().map(|code| Box::new(code) as Box<dyn Rows>);
         }
         let _ = body;
         None
@@ -129,9 +130,10 @@ impl Choice {
         keep: bool,
         streaming: bool,
     ) -> Option<(Box<dyn InnerReduction>, ProgramInfo)> {
-        #[cfg(all(unix, target_arch = "x86_64"))]
+        #[cfg(unix)]
         if let Some(isa) = self.isa().filter(|i| i.available()) {
-            let compile = if streaming { x64::compile_inner_reduction_streaming } else { x64::compile_inner_reduction };
+            let compile =
+                if streaming { emitter::compile_inner_reduction_streaming } else { emitter::compile_inner_reduction };
             match compile(body, isa, keep) {
                 Ok(code) => {
                     let info = self.program_info(&code.report);
@@ -145,8 +147,8 @@ impl Choice {
     }
 
     /// Program information from the emitter's report.
-    #[cfg(all(unix, target_arch = "x86_64"))]
-    fn program_info(self, report: &x64::Report) -> ProgramInfo {
+    #[cfg(unix)]
+    fn program_info(self, report: &emitter::Report) -> ProgramInfo {
         ProgramInfo {
             engine: self.name().into(),
             code_bytes: report.bytes,

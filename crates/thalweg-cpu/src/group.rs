@@ -10,7 +10,7 @@
 use crate::launch::Job;
 use crate::launch_common::{Scratch, with_scratch};
 use crate::map::{BoxesProgram, MapProgram};
-use crate::row::{self, Failure, RowsProgram};
+use crate::reduction::{self, Failure, RowsProgram};
 use crate::threads::Threads;
 use std::ops::Range;
 use std::sync::Arc;
@@ -105,7 +105,7 @@ impl GroupProgram {
             operands,
             scalars: parts.iter().map(|p| p.scalars).sum(),
             rereads,
-            info: row::sum(programs.iter().map(|p| p.program().info())),
+            info: reduction::sum(programs.iter().map(|p| p.program().info())),
             threads,
             alone: Threads::new(1, f64::INFINITY),
             parts,

@@ -13,6 +13,7 @@
 use crate::check::{self, gathered};
 use crate::engine::{Engine, OutOfRange};
 use crate::flat;
+use crate::hardware::CONFLICT_STRIDE;
 use crate::launch_common::{CHUNK, Scratch, Stores, straight_ns};
 use crate::memory;
 use crate::narrow::{Narrow, Widened};
@@ -27,10 +28,6 @@ use thalweg_runtime::{Buffer, Error};
 /// Rows and columns of a call that reads a transposed source: each cache line fetched is used whole while it is cached.
 const BLOCK: (usize, usize) = (32, 64);
 const LINE_BYTES: usize = 64;
-/// If the columns of a source are a multiple of this many bytes apart, they map to few cache sets and evict each other
-/// before their lines are used up. Such blocks are packed first (measured on 4096² f32: 5.6 ns an element without
-/// packing; gathers of other strides 0.3).
-const CONFLICT_BYTES: usize = 1024;
 /// Elements between rows of a packed block: not a power of two, to avoid the same cache conflicts.
 const PITCH: usize = BLOCK.1 + 4;
 
@@ -294,7 +291,7 @@ impl Traversal {
                     && bounds.is_none()
                     && access.class == AccessClass::Strided
                     && columns > 1
-                    && (of[last].unsigned_abs() * unit).is_multiple_of(CONFLICT_BYTES),
+                    && (of[last].unsigned_abs() * unit).is_multiple_of(CONFLICT_STRIDE),
                 map,
                 bounds,
             });

@@ -1,20 +1,26 @@
 //! The CPU device of Thalweg.
 //!
-//! Map kernels are compiled by the crate's own vector emitter on x86-64 (`x64`: AVX-512, or AVX2 with FMA, chosen at
-//! run time). The portable tile engine (`tile`) runs them elsewhere, and wherever the emitter has no instruction for an
-//! operation. Row kernels are split into phases, which the same two engines run block by block (`row`). Many small
-//! kernels run in one dispatch (`group`). Matrix products have micro-kernels of their own (`contract`, `contraction`).
-//! [`CpuDevice`] is the entry point for the rest of Thalweg.
+//! Map kernels are compiled by the crate's own vector emitter (`emitter`, `vector`, `isa`) on x86-64, for AVX-512, or
+//! AVX2 with FMA, chosen at run time. The portable tile engine (`tile`) runs them elsewhere, and wherever the emitter
+//! has no instruction for an operation. Row kernels are split into phases, which the same two engines run block by
+//! block (`reduction`). Many small kernels run in one dispatch (`group`). Matrix products have micro-kernels of their
+//! own (`gemm`; fused: `fused_gemm`). [`CpuDevice`] is the entry point for the rest of Thalweg.
 
 mod bandwidth;
 mod check;
 mod combine;
-mod contract;
-mod contraction;
 mod device;
+#[cfg(unix)]
+pub mod emitter;
 mod engine;
 mod flat;
+mod fused_gemm;
+mod gemm;
+mod gemm_call;
 mod group;
+mod hardware;
+#[cfg(unix)]
+mod isa;
 mod launch;
 mod launch_common;
 pub mod machine;
@@ -24,8 +30,7 @@ mod memory;
 mod narrow;
 mod number;
 mod prepare;
-mod product_call;
-mod row;
+mod reduction;
 pub mod row_call;
 mod scan;
 mod scatter;
@@ -37,8 +42,8 @@ pub mod tile;
 mod traffic;
 #[doc(hidden)]
 pub mod tunable;
-#[cfg(all(unix, target_arch = "x86_64"))]
-pub mod x64;
+#[cfg(unix)]
+mod vector;
 
 #[cfg(test)]
 mod tests;

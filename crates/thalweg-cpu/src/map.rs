@@ -6,7 +6,7 @@ use crate::launch::Job;
 use crate::launch_common::with_scratch;
 use crate::narrow::Widened;
 use crate::prepare::prepare;
-use crate::row;
+use crate::reduction;
 use crate::threads::Threads;
 use crate::traffic;
 use std::collections::HashMap;
@@ -128,7 +128,7 @@ impl Program for BoxesProgram {
     }
 
     fn info(&self) -> ProgramInfo {
-        row::sum(self.0.iter().map(|p| p.info()))
+        reduction::sum(self.0.iter().map(|p| p.info()))
     }
 
     fn rereads_for(&self, operand: usize) -> bool {

@@ -73,9 +73,6 @@ fn meminfo(key: &str) -> Option<usize> {
     kib.checked_mul(1024)
 }
 
-/// Bytes of a core's private caches that programs are cut for: second-level caches have 512 KiB to 2 MiB.
-pub const PRIVATE: usize = 512 << 10;
-
 /// Bytes of the last-level cache: as the system reports it for the first processor, else 32 MiB.
 pub fn last_level_cache() -> usize {
     static BYTES: OnceLock<usize> = OnceLock::new();

@@ -7,11 +7,10 @@
 //! chunks if positions repeat with a fixed shift ([`Positions::shift`]): usually for each image of a batch. Chunks are
 //! then whole numbers of such periods, and only the address moves.
 
+use crate::hardware::MAX_TABLE_POINTS;
 use std::sync::Arc;
 use thalweg_kernel::{Body, IndexMap, Node, Positions};
 
-/// Maximum points of a call through tables: 8 KiB per table, which stays in the first-level cache.
-const MAX_CALL_POINTS: usize = 2048;
 /// Total bytes of a call's tables if its length can be chosen, and the minimum length of a call in points.
 const NEAR_BYTES: usize = 16 << 10;
 const MIN_CALL_POINTS: usize = 256;
@@ -64,10 +63,10 @@ pub fn points<'a>(accesses: impl Iterator<Item = &'a Mapped>, columns: usize) ->
     let (mut whole, mut tables) = (Some(1usize), 0);
     for mapped in accesses.filter(|m| m.same_as.is_none()) {
         tables += 1;
-        whole = whole.zip(mapped.shift).and_then(|(a, (b, _))| common(a, b)).filter(|&w| w <= MAX_CALL_POINTS);
+        whole = whole.zip(mapped.shift).and_then(|(a, (b, _))| common(a, b)).filter(|&w| w <= MAX_TABLE_POINTS);
     }
-    let near = (NEAR_BYTES / (tables.max(1) * size_of::<i32>())).clamp(MIN_CALL_POINTS, MAX_CALL_POINTS);
-    whole.map_or(MAX_CALL_POINTS, |w| w * (near / w).max(1)).min(columns)
+    let near = (NEAR_BYTES / (tables.max(1) * size_of::<i32>())).clamp(MIN_CALL_POINTS, MAX_TABLE_POINTS);
+    whole.map_or(MAX_TABLE_POINTS, |w| w * (near / w).max(1)).min(columns)
 }
 
 /// Least common multiple; `None` on overflow.

@@ -2,12 +2,12 @@
 //! store. This module has maps, and what all bodies share.
 //!
 //! In: what a program runs - bodies, phases, its traversal of the domain - and a geometry. Out: [`Moved`]. A core is
-//! assumed to cache [`PRIVATE`] bytes, the figure that programs are cut for: the rows of a call, the strips of columns,
+//! assumed to cache [`PRIVATE_CACHE`] bytes, the figure that programs are cut for: the rows of a call, the strips of columns,
 //! and the blocks that two passes share stay below it where they can. Cached data is not read again. Rows above that
 //! size are, in every pass, and the buffers of such rows count as memory as well. Partial results of blocks (8 bytes
 //! per 4,064 elements) are not counted.
 
-use crate::memory::PRIVATE;
+use crate::hardware::PRIVATE_CACHE;
 use thalweg_kernel::{
     Access, AccessClass, AccessGeometry, AccessPattern, Body, MapGeometry, Moved, Nest, Node, NodeId, Store, Stream,
 };
@@ -101,7 +101,7 @@ pub fn map(body: &Body, g: &MapGeometry, near: &[u16]) -> Moved {
         far as u64 * access.dtype.size() as u64 * if access.per_row { points / row.max(1) } else { points }
     };
     Moved {
-        read: nest.read(PRIVATE as u64),
+        read: nest.read(PRIVATE_CACHE as u64),
         written: body.stores.iter().map(bytes).sum(),
         loaded: points * loaded,
         stored: points * stored,

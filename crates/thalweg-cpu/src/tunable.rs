@@ -1,6 +1,6 @@
 //! Thresholds that choose the algorithms of kernels, scans, scatters and products on CPUs.
 
-use crate::memory::PRIVATE;
+use crate::hardware::{MAX_JOINED_COLUMNS, PRIVATE_CACHE, STRIP_COLUMNS};
 
 thalweg_ir::tunables! {
     /// Thresholds of `thalweg-cpu`. Every value gives the same results, in strict mode to the bit.
@@ -34,14 +34,14 @@ thalweg_ir::tunables! {
         /// Minimum elements of a run for which an online reduction combines blocks one by one.
         min_online_run: 1024, in 1..=64,
         /// Maximum bytes of a row that is read several times; an online reduction reads longer rows once.
-        max_private_row: PRIVATE, in 0..=1024,
+        max_private_row: PRIVATE_CACHE, in 0..=1024,
         /// Maximum points of a row whose values are saved in buffers: longer buffers would be memory traffic
         /// themselves.
         max_kept_points: 1 << 20, in 0..=256,
         /// Maximum bytes of the buffers of a narrow strip; values of wider strips are not saved in buffers.
         max_kept_strip: 32 << 20, in 0..=65536,
         /// Maximum columns of a matrix that runs as joined long rows: its short rows would leave vectors partly empty.
-        max_joined_columns: 128, in 0..=128,
+        max_joined_columns: MAX_JOINED_COLUMNS, in 0..=128,
         /// Minimum columns of a product that is not computed by blocks of terms side by side.
         min_columns: 4, in 0..=4,
         /// Maximum bytes of a factor that is read in place: it must stay in the near caches beside the sums.
@@ -66,11 +66,11 @@ thalweg_ir::tunables! {
         /// multiplying an element with a dozen columns.
         min_packed_columns: 256, in 1..=16,
         /// Bytes of a strip that stay in a core's own caches while its phases run.
-        strip_bytes: PRIVATE, in 0..=8192,
+        strip_bytes: PRIVATE_CACHE, in 0..=8192,
         /// Columns of a strip of bodies that pass once, where width alone matters.
-        max_strip_columns: 2048, in 64..=128,
+        max_strip_columns: STRIP_COLUMNS.1, in 64..=128,
         /// Columns of a strip that are worth a chunk.
-        min_strip_columns: 64, in 16..=64,
+        min_strip_columns: STRIP_COLUMNS.0, in 16..=64,
         /// Bytes of the rows that are passed over side by side: they stay in the smallest first-level caches.
         abreast_bytes: 24 << 10, in 0..=512,
         /// Columns from which on segments of a recurrence need not go side by side.

@@ -10,6 +10,7 @@ mod copied;
 pub mod dims;
 mod geometry;
 mod index;
+mod machine;
 pub mod monoid;
 pub mod narrow;
 mod online;
@@ -40,6 +41,7 @@ pub use geometry::{
     Precision, RowGeometry, ScatterGeometry,
 };
 pub use index::{Bordered, Bound, IndexMap, Positions};
+pub use machine::Machine;
 pub use online::{
     BlockResult, LOWER, OnlineFold, OnlinePasses, Rate, Rescaling, Shift, chosen, online_passes, with_lower_moments,
 };

@@ -5,7 +5,7 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
 use thalweg_ir::View;
-use thalweg_kernel::{Contracts, Geometry, Kernel, Moved, Residence};
+use thalweg_kernel::{Contracts, Geometry, Kernel, Machine, Moved, Residence};
 
 /// Kernel compiled for one device. Can be launched with any sizes of its class.
 pub trait Program: Send + Sync + Debug {
@@ -129,6 +129,11 @@ pub trait Device: Any + Send + Sync + Debug {
     /// Maximum number of threads for a launch, if the device runs on CPU threads.
     fn threads(&self) -> usize {
         1
+    }
+
+    /// Facts about the machine by which its programs cut kernels; the planner counts calls and strips by them.
+    fn machine(&self) -> Machine {
+        Machine::default()
     }
 
     /// Supported fusion with matrix products ([`Kernel::Contraction`] with bodies); other such kernels are never passed

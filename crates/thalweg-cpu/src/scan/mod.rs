@@ -16,7 +16,7 @@ mod blocks;
 mod sort;
 
 use crate::combine::Combine;
-use crate::memory::PRIVATE;
+use crate::hardware::PRIVATE_CACHE;
 use crate::simd::{Job, dispatch};
 use crate::threads::Threads;
 use crate::tunable::TUNABLES;
@@ -45,7 +45,7 @@ pub fn moves(op: ScanOp, dtype: DType, [n, width]: [usize; 2], split: bool) -> M
         ScanOp::LogSumExp => Moved::default(),
         ScanOp::Prod if dtype.is_float() => Moved::default(),
         // One pass for the totals of the blocks, one for the results.
-        _ if split && n > SCAN_BLOCK && bytes > PRIVATE as u64 => Moved { read: bytes, ..Moved::default() },
+        _ if split && n > SCAN_BLOCK && bytes > PRIVATE_CACHE as u64 => Moved { read: bytes, ..Moved::default() },
         _ => Moved::default(),
     }
 }

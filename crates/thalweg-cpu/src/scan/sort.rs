@@ -6,7 +6,7 @@
 //! Long columns are sorted by radix, by all threads jointly.
 
 use super::{Element, Rows, ns_per_element};
-use crate::memory::PRIVATE;
+use crate::hardware::PRIVATE_CACHE;
 use crate::simd::Shared;
 use crate::threads::Threads;
 use crate::tunable::TUNABLES;
@@ -105,7 +105,7 @@ pub fn moves(op: ScanOp, dtype: DType, n: usize, split: bool) -> Moved {
         _ => size_of::<Packed>(),
     };
     let items = (n * item) as u64;
-    if !TUNABLES.min_radix.reached_by(n) || 2 * items <= PRIVATE as u64 {
+    if !TUNABLES.min_radix.reached_by(n) || 2 * items <= PRIVATE_CACHE as u64 {
         return Moved::default();
     }
     // Keys are read for counting, once for all digits, or by threads once per digit; they are moved once per digit; at

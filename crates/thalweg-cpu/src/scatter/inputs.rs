@@ -6,8 +6,8 @@
 //! An input that cannot be split in the same way is computed whole.
 
 use super::{apply, prepare, tables};
-use crate::memory::PRIVATE;
-use crate::row;
+use crate::hardware::PRIVATE_CACHE;
+use crate::reduction;
 use crate::threads::Threads;
 use crate::tunable::TUNABLES;
 use std::borrow::Cow;
@@ -148,7 +148,7 @@ impl Program for ScatterProgram {
             let inner = input.program.moves(own, false);
             moved += Moved { written: inner.written.saturating_sub(computed), ..inner };
             // Computed in parts that stay in cache, or whole.
-            if cut(g, n + 1, own).is_none() && computed > PRIVATE as u64 {
+            if cut(g, n + 1, own).is_none() && computed > PRIVATE_CACHE as u64 {
                 moved.written += computed;
                 moved.read += computed;
             }
@@ -159,7 +159,7 @@ impl Program for ScatterProgram {
         }
         // If the result does not fit the caches, each value reads or writes its element in memory.
         let touched = values as u64 * size;
-        if result > PRIVATE as u64 {
+        if result > PRIVATE_CACHE as u64 {
             let element = if self.op == ScatterOp::Set { 0 } else { touched };
             moved.read += element;
             moved.written += touched;
@@ -174,7 +174,7 @@ impl Program for ScatterProgram {
         let native = ProgramInfo { engine: "native".into(), ..ProgramInfo::default() };
         let computed = self.inputs.iter().flatten().map(|i| i.program.info());
         // Inputs are computed into scratch, which is not an operand.
-        ProgramInfo { rereads_inputs: false, ..row::sum(std::iter::once(native).chain(computed)) }
+        ProgramInfo { rereads_inputs: false, ..reduction::sum(std::iter::once(native).chain(computed)) }
     }
 
     fn rereads_for(&self, _: usize) -> bool {

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use thalweg_ir::DType;
+use thalweg_kernel::Machine;
 
 /// Nanoseconds per byte at one memory level, given by the bytes in use.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
@@ -109,6 +110,9 @@ pub struct Costs {
     /// Whether GEMM packing reads a padded operand in place, like an unpadded one.
     #[serde(default = "yes")]
     pub borders: bool,
+    /// Facts by which programs are cut. Not measured and not saved: the device says them.
+    #[serde(skip)]
+    pub machine: Machine,
 }
 
 fn yes() -> bool {
@@ -121,7 +125,8 @@ fn packing() -> f64 {
 }
 
 impl Costs {
-    /// Time of a multiply-add in a matrix product of operands of `dtype`; `tf32` says whether f32 may be rounded to TF32.
+    /// Time of a multiply-add in a matrix product of operands of `dtype`; `tf32` says whether f32 may be rounded to
+    /// TF32.
     pub(crate) fn multiply_of(&self, dtype: DType, tf32: bool) -> f64 {
         self.multiply[match dtype {
             DType::F32 if tf32 => 6,
@@ -191,6 +196,7 @@ impl Costs {
             scattered: 3.2,
             one_pass: false,
             borders: true,
+            machine: Machine::default(),
         }
     }
 
@@ -253,6 +259,7 @@ impl Costs {
             scattered: sector,
             one_pass: true,
             borders: false,
+            machine: Machine::default(),
         }
     }
 
@@ -338,7 +345,10 @@ impl Costs {
 
     /// Hash of all constants: equal for equal constants, in every process.
     pub fn id(&self) -> u64 {
-        let text = serde_json::to_vec(self).expect("plain numbers become JSON");
+        let mut text = serde_json::to_vec(self).expect("plain numbers become JSON");
+        if self.machine != Machine::default() {
+            text.extend(format!("{:?}", self.machine).into_bytes());
+        }
         // FNV-1a: short, and the same on every platform.
         text.iter().fold(0xcbf2_9ce4_8422_2325, |h, &b| (h ^ b as u64).wrapping_mul(0x0100_0000_01b3))
     }

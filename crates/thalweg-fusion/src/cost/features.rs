@@ -7,31 +7,20 @@ use super::nodes::{self, NodeCounts, Work};
 use serde::Serialize;
 use thalweg_ir::{DType, ScatterOp};
 use thalweg_kernel::{
-    AccessClass, AccessGeometry, Body, Computed, Geometry, Kernel, MapGeometry, Node, Orientation, RowGeometry,
-    ScatterGeometry, narrow, order,
+    AccessClass, AccessGeometry, Body, Computed, Geometry, Kernel, Machine, MapGeometry, Node, Orientation,
+    RowGeometry, ScatterGeometry, narrow, order,
 };
 
 /// Bytes of a cache line.
 const LINE: u64 = 64;
 /// Period in points up to which a repeating run is staged for a row at next to no cost.
 const MAX_STAGED_PERIOD: usize = 256;
-/// Stride in bytes at which columns map to few cache sets; it matters above `MIN_CONFLICT_COLUMNS` columns.
-const CONFLICT: u64 = 1024;
+/// Columns above which cache conflicts of a stride matter.
 const MIN_CONFLICT_COLUMNS: usize = 32;
 /// Points of a chunk that one thread takes; smaller work is not split.
 const CHUNK: u64 = 32 << 10;
-/// Points of a call through tables of positions.
-const TABLE: u64 = 2048;
 /// Number of calls that take as long as filling a table for a short run of a row.
 const TABLE_CALLS: u64 = 4;
-/// Target size in bytes of a strip of an outer-axis kernel, and minimum and maximum number of its columns.
-const STRIP_BYTES: u64 = 512 << 10;
-const STRIP_COLUMNS: (u64, u64) = (64, 2048);
-/// Maximum number of adjacent rows that may run as one.
-const JOINED: u64 = 128;
-/// Bytes of a row above which it is processed block by block where rescaling identities connect its folds (online
-/// reduction).
-const ONLINE_BYTES: u64 = 512 << 10;
 
 /// Access pattern of an operand.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
@@ -148,6 +137,9 @@ pub struct CostFeatures {
     /// See [`Costs::borders`].
     #[serde(skip)]
     borders: bool,
+    /// See [`Costs::machine`].
+    #[serde(skip)]
+    machine: Machine,
 }
 
 fn name<S: serde::Serializer>(dtype: &DType, to: S) -> Result<S::Ok, S::Error> {
@@ -158,7 +150,12 @@ impl Costs {
     /// Cost features of a kernel. `touched` are the bytes of distinct elements of each read operand, `written` those of
     /// each written one, in the order of the operands.
     pub fn features(&self, kernel: &Kernel, geometry: &Geometry, touched: &[usize], written: &[usize]) -> CostFeatures {
-        let own = CostFeatures { passes_once: self.one_pass, borders: self.borders, ..CostFeatures::default() };
+        let own = CostFeatures {
+            passes_once: self.one_pass,
+            borders: self.borders,
+            machine: self.machine,
+            ..CostFeatures::default()
+        };
         let mut f = CostFeatures { boxes: 1, ..own };
         let mut left: Vec<u64> = touched.iter().chain(written).map(|&b| b as u64).collect();
         add(kernel, geometry, &mut left, touched.len(), &mut f);
@@ -215,7 +212,7 @@ fn map(body: &Body, g: &MapGeometry, left: &mut [u64], reads: usize, f: &mut Cos
     let outer = g.extents.iter().rev().nth(1).map_or(1, |&n| n as u64);
     let mapped = body.accesses.iter().any(|a| a.class == AccessClass::Mapped);
     let (run, call) = if mapped {
-        (inner.min(TABLE), inner.min(TABLE))
+        (inner.min(f.machine.table_points), inner.min(f.machine.table_points))
     } else if is_narrow(body, g) {
         // Consecutive rows, as many as a table holds.
         ((narrow::call(inner as usize) as u64).min(inner * outer), (inner * outer).min(CHUNK))
@@ -248,7 +245,7 @@ fn rows(body: &Body, orientation: Orientation, g: &RowGeometry, left: &mut [u64]
     };
     let first = f.traffic.len();
     traffic(body, &g.accesses, (&g.extents, lane), evaluations, left, reads, f);
-    let mut r = row_features(body, along, g, &counted);
+    let mut r = row_features(body, along, g, &counted, &f.machine);
     if along {
         // A table is filled for each run, or elements are staged for it.
         r.calls +=
@@ -275,7 +272,7 @@ fn rows(body: &Body, orientation: Orientation, g: &RowGeometry, left: &mut [u64]
     f.rows = Some(r);
 }
 
-fn row_features(body: &Body, along: bool, g: &RowGeometry, counted: &NodeCounts) -> RowFeatures {
+fn row_features(body: &Body, along: bool, g: &RowGeometry, counted: &NodeCounts, machine: &Machine) -> RowFeatures {
     let (rows, row) = (g.rows() as u64, g.row() as u64);
     let loaded = |i: &usize| counted.loads[*i] > 0 && !body.accesses[*i].per_row && body.accesses[*i].operand.is_some();
     let (mut again, mut point) = (counted.kept, counted.held);
@@ -300,7 +297,8 @@ fn row_features(body: &Body, along: bool, g: &RowGeometry, counted: &NodeCounts)
     let block = order::BLOCK as u64;
     let passes = counted.passes as u64;
     if along {
-        let online = !body.strict && passes > 1 && point * row > ONLINE_BYTES && row >= block;
+        // Longer rows are processed block by block where rescaling identities connect their folds.
+        let online = !body.strict && passes > 1 && point * row > machine.private_cache && row >= block;
         r.near = point * if online { block } else { row };
         let run = (*g.extents.last().expect("a row has a dimension") as u64).max(1);
         let inner = if g.kept == 0 { 1 } else { g.extents[g.kept - 1] as u64 };
@@ -315,11 +313,11 @@ fn row_features(body: &Body, along: bool, g: &RowGeometry, counted: &NodeCounts)
         return r;
     }
     let columns = g.extents[g.kept - 1] as u64;
-    let (narrow, wide) = STRIP_COLUMNS;
-    let fits = (STRIP_BYTES / (point * row).max(1)).clamp(narrow, wide);
+    let (narrow, wide) = machine.strip_columns;
+    let fits = (machine.private_cache / (point * row).max(1)).clamp(narrow, wide);
     let strip = (if passes > 1 { fits } else { wide }).min(columns).max(1);
     let even = |a: &thalweg_kernel::Access| matches!(a.class, AccessClass::Contiguous | AccessClass::Uniform);
-    r.joined = columns <= JOINED && strip == columns && body.accesses.iter().all(even);
+    r.joined = columns <= machine.joined_columns && strip == columns && body.accesses.iter().all(even);
     r.near = point * row * strip;
     r.chunks = rows / columns * columns.div_ceil(strip);
     r.calls = r.chunks * row.div_ceil(block) * passes * if r.joined { 1 } else { row.min(order::LANES as u64) };
@@ -359,7 +357,7 @@ fn traffic(
         let write = operand as usize >= reads;
         let gathered = any_gather && gathers(i);
         let (way, spread) =
-            if gathered { (AccessKind::Gathered, 1) } else { way(access.class, at, extents, lane, size) };
+            if gathered { (AccessKind::Gathered, 1) } else { way(access.class, at, (extents, lane), size, &f.machine) };
         let points: u64 = extents.iter().map(|&n| n as u64).product();
         let elements = match (write, way) {
             (true, _) if access.per_row => at.distinct as u64,
@@ -386,7 +384,13 @@ fn traffic(
 }
 
 /// Access pattern where the lanes of a vector go along dimension `lane`, and bytes moved per byte used.
-fn way(class: AccessClass, at: &AccessGeometry, extents: &[usize], lane: usize, size: u64) -> (AccessKind, u64) {
+fn way(
+    class: AccessClass,
+    at: &AccessGeometry,
+    (extents, lane): (&[usize], usize),
+    size: u64,
+    machine: &Machine,
+) -> (AccessKind, u64) {
     match class {
         AccessClass::Mapped => return (AccessKind::Mapped, 1),
         AccessClass::Uniform => return (AccessKind::Uniform, 1),
@@ -404,7 +408,7 @@ fn way(class: AccessClass, at: &AccessGeometry, extents: &[usize], lane: usize, 
     let spread = (least.min(LINE) / size).max(1);
     let transposed = bytes(lane) >= LINE && least < LINE;
     // With few rows the lines stay in cache anyway.
-    let conflicts = bytes(lane).is_multiple_of(CONFLICT) && extents[lane] > MIN_CONFLICT_COLUMNS;
+    let conflicts = bytes(lane).is_multiple_of(machine.conflict_stride) && extents[lane] > MIN_CONFLICT_COLUMNS;
     let way = match (transposed, conflicts) {
         (true, true) => AccessKind::Conflicting,
         (true, false) => AccessKind::Transposed,

@@ -59,7 +59,7 @@ pub fn costs(device: DeviceRef) -> Arc<Costs> {
     }
     // Without the device's number of threads: until something was measured, plans, and with them the last bits of
     // results, are the same for any number of threads.
-    let costs = kept.map_or_else(|| typical_costs(device), Arc::new);
+    let costs = kept.map_or_else(|| typical_costs(device), |costs| Arc::new(of_machine(device, costs)));
     let mut known = COSTS.write().unwrap_or_else(|e| e.into_inner());
     known.get_or_insert_default().entry(device).or_insert(costs).clone()
 }
@@ -75,7 +75,16 @@ pub(crate) fn planning_costs(device: DeviceRef, mode: Mode) -> Arc<Costs> {
 
 /// Constants of a device before any measurement: [`Costs::typical`], or estimates from the throughput of a GPU.
 pub fn typical_costs(device: DeviceRef) -> Arc<Costs> {
-    device.device().throughput().map_or_else(|| TYPICAL.clone(), |t| Arc::new(of_throughput(&t)))
+    match device.device().throughput() {
+        Some(t) => Arc::new(of_machine(device, of_throughput(&t))),
+        None if device.device().machine() == TYPICAL.machine => TYPICAL.clone(),
+        None => Arc::new(of_machine(device, Costs::typical())),
+    }
+}
+
+/// Constants with the facts of a device's machine.
+fn of_machine(device: DeviceRef, costs: Costs) -> Costs {
+    Costs { machine: device.device().machine(), ..costs }
 }
 
 fn of_throughput(t: &Throughput) -> Costs {
@@ -97,7 +106,7 @@ pub(crate) fn sane(device: DeviceRef, costs: Costs) -> Option<Costs> {
 pub fn set_costs(device: DeviceRef, costs: Costs) {
     watch::end(device);
     let mut known = COSTS.write().unwrap_or_else(|e| e.into_inner());
-    known.get_or_insert_default().insert(device, Arc::new(costs));
+    known.get_or_insert_default().insert(device, Arc::new(of_machine(device, costs)));
 }
 
 /// Number of threads that the constants describe: 1 for a device with asynchronous launches.

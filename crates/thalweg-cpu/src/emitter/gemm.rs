@@ -1,0 +1,52 @@
+//! Published micro-kernels of matrix products.
+
+use crate::gemm_call::{DotArgs, StreamArgs, TileArgs};
+use crate::isa::gemm::{Arithmetic, Form};
+use crate::isa::pages::Code;
+use crate::isa::{GemmFunction, Isa};
+
+/// A published micro-kernel.
+pub struct Micro(Code);
+
+impl Micro {
+    /// Emits a micro-kernel. `None` if the operating system provides no executable memory.
+    pub fn new(isa: Isa, arithmetic: Arithmetic, form: Form) -> Option<Micro> {
+        let bytes = isa.gemm(arithmetic, form);
+        let name = format!("cpu-{isa:?}-product").to_lowercase();
+        thalweg_runtime::dump(&name, || {
+            vec![("txt", format!("{form:?} {arithmetic:?}").into_bytes()), ("bin", bytes.clone())]
+        });
+        Code::publish(&bytes).map(Micro)
+    }
+
+    /// Runs a tile kernel.
+    ///
+    /// # Safety
+    /// It was emitted as a tile kernel for an instruction set that the machine has, and the arguments describe memory
+    /// that may be read and written as its form does.
+    pub unsafe fn tile(&self, args: &TileArgs) {
+        // SAFETY: the code was emitted with this signature and published whole; it lives as long as `self`.
+        let f: GemmFunction<TileArgs> = unsafe { std::mem::transmute(self.0.start()) };
+        f(args);
+    }
+
+    /// Runs a stream kernel.
+    ///
+    /// # Safety
+    /// As [`Micro::tile`].
+    pub unsafe fn stream(&self, args: &StreamArgs) {
+        // SAFETY: as above.
+        let f: GemmFunction<StreamArgs> = unsafe { std::mem::transmute(self.0.start()) };
+        f(args);
+    }
+
+    /// Runs a dots kernel.
+    ///
+    /// # Safety
+    /// As [`Micro::tile`].
+    pub unsafe fn dots(&self, args: &DotArgs) {
+        // SAFETY: as above.
+        let f: GemmFunction<DotArgs> = unsafe { std::mem::transmute(self.0.start()) };
+        f(args);
+    }
+}

@@ -1,0 +1,336 @@
+//! GEMM: products of several rows and columns, block by block.
+//!
+//! In: a product and its block sizes from `blocking`. Out: sums. A task owns a block of rows and some columns, and
+//! carries their sums through all terms: in registers within a block of terms, in its own memory between blocks. So a
+//! result is written once, and tiles are passed to the epilogue on the thread that computed them. Terms are counted in
+//! groups ([`Scheme::GROUP`]). Panels of the right factor are packed for all tasks first, unless there is only one
+//! block of rows, or the factor is small enough to be read in place.
+
+use super::blocking::{Blocking, Right, Sizes, blocking, even};
+use super::pack::Cuts;
+use super::{Operand, Product, Result, Side, TERMS, groups, scratch, stored_as_carried};
+use crate::gemm_call::TileArgs;
+use crate::number::Scheme;
+use crate::simd::{Job, Shared, dispatch};
+use crate::threads::Threads;
+use std::ops::Range;
+use std::ptr;
+
+/// Columns that a thread packs at a time for all tasks, of one block of terms.
+const PACKED_COLUMNS: usize = 128;
+
+/// Runs a product.
+///
+/// # Safety
+/// The promises of [`super::Gemm`] hold.
+pub unsafe fn run<T: Scheme>(p: &Product<'_, T>, threads: &Threads) {
+    let b = blocking(&sizes(p, threads.for_work(p.ns)));
+    let Right::Shared(together) = b.right else {
+        let none = Panels { of: 0..p.n, k: p.k, first: Shared(ptr::null_mut()) };
+        // SAFETY: the caller's promise.
+        unsafe { tasks(p, &b, 0..p.n, &none, threads, p.ns) };
+        return;
+    };
+    if let Operand::Packed { first, n, k } = p.right.operand {
+        debug_assert!(p.right.k == k || p.right.k.is_multiple_of(T::GROUP), "part of a group of packed terms");
+        let panels = Panels { of: 0..n, k: groups::<T>(k), first: Shared(first.get().cast()) };
+        // SAFETY: the caller's promise.
+        return unsafe { tasks(p, &b, 0..p.n, &panels, threads, p.ns) };
+    }
+    let panel = p.kernels.columns;
+    scratch::with(scratch::Use::Shared, together * p.k.max(1) * size_of::<T::Slot>(), |packed| {
+        let packed = Shared(packed.cast::<T::Slot>());
+        for first in (0..p.n).step_by(together) {
+            let columns = first..(first + together).min(p.n);
+            let ns = p.ns * columns.len() as f64 / p.n as f64;
+            threads.run(parts(columns.len(), p.k), 1, ns, |range| {
+                for number in range {
+                    // SAFETY: the caller's promise; the buffer has space for all panels.
+                    unsafe { pack_part(&p.right, columns.clone(), panel, number, packed.get()) };
+                }
+            });
+            let panels = Panels { of: columns.clone(), k: p.k, first: packed };
+            // SAFETY: the caller's promise; these are the panels of the columns.
+            unsafe { tasks(p, &b, columns, &panels, threads, ns) };
+        }
+    });
+}
+
+/// Number of chunks in which `columns` columns are packed.
+pub fn parts(columns: usize, k: usize) -> usize {
+    columns.div_ceil(PACKED_COLUMNS) * k.div_ceil(TERMS)
+}
+
+/// Packs chunk `number` of some columns of a right factor at its offset among their panels: all panels of one block of
+/// terms precede those of the next block.
+///
+/// # Safety
+/// The promises of [`super::Gemm`] hold for the factor; there is space for all panels at `to`, and nobody else
+/// writes this chunk.
+pub unsafe fn pack_part<T: Scheme>(
+    right: &Side<'_, T>,
+    columns: Range<usize>,
+    panel: usize,
+    number: usize,
+    to: *mut T::Slot,
+) {
+    let k = groups::<T>(right.k);
+    let blocks = k.div_ceil(TERMS);
+    let terms = block(k, number % blocks);
+    let start = number / blocks * PACKED_COLUMNS;
+    let lines = columns.start + start..(columns.start + start + PACKED_COLUMNS).min(columns.end);
+    let cuts = Cuts::whole(lines.len(), panel);
+    let at = terms.start * columns.len().next_multiple_of(panel) + start * terms.len();
+    // SAFETY: the caller's promise.
+    unsafe { right.pack(lines, terms, cuts, to.wrapping_add(at)) };
+}
+
+/// Inputs of `blocking` for a product.
+fn sizes<T: Scheme>(p: &Product<'_, T>, threads: usize) -> Sizes {
+    Sizes {
+        m: p.m,
+        n: p.n,
+        k: p.k,
+        size: size_of::<T::Slot>(),
+        tile: [p.kernels.rows, p.kernels.columns],
+        right_rows: p.right.contiguous_term_stride(),
+        left_rows: p.left.contiguous_line_stride().or_else(|| p.left.contiguous_term_stride()),
+        packed: matches!(p.right.operand, Operand::Packed { .. }),
+        tiles: !stored_as_carried::<T>() || matches!(p.result, Result::Tiles { .. }),
+        threads,
+    }
+}
+
+/// Range of block `number` of the terms.
+fn block(k: usize, number: usize) -> Range<usize> {
+    number * TERMS..((number + 1) * TERMS).min(k)
+}
+
+/// Computes all rows of some columns. `shared` has the panels of these columns if they are packed for all tasks.
+///
+/// # Safety
+/// The promises of [`super::Gemm`] hold.
+unsafe fn tasks<T: Scheme>(
+    p: &Product<'_, T>,
+    b: &Blocking,
+    columns: Range<usize>,
+    shared: &Panels<T::Slot>,
+    threads: &Threads,
+    ns: f64,
+) {
+    let row_blocks = p.m.div_ceil(b.rows);
+    let tile = [p.kernels.rows, p.kernels.columns];
+    threads.run(row_blocks * b.groups, 1, ns, |range| {
+        for task in range {
+            let rows = even(p.m, row_blocks, tile[0], task / b.groups);
+            let own = even(columns.len(), b.groups, tile[1], task % b.groups);
+            if rows.is_empty() || own.is_empty() {
+                continue;
+            }
+            // SAFETY: the caller's promise; no two tasks have an element of c in common.
+            unsafe { task_of(p, b, rows, columns.start + own.start..columns.start + own.end, shared) };
+        }
+    });
+}
+
+/// Shared panels: the columns that they contain, and their number of terms.
+struct Panels<W> {
+    of: Range<usize>,
+    k: usize,
+    first: Shared<W>,
+}
+
+/// Memory of a task: packed rows, packed columns, sums.
+struct Own<T: Scheme> {
+    left: *mut T::Slot,
+    right: *mut T::Slot,
+    sums: *mut T::Sum,
+    /// Elements between rows of the sums.
+    lead: usize,
+}
+
+/// Computes some rows of some columns, one block of columns after the other.
+///
+/// # Safety
+/// The promises of [`super::Gemm`] hold for these elements of c.
+unsafe fn task_of<T: Scheme>(
+    p: &Product<'_, T>,
+    b: &Blocking,
+    rows: Range<usize>,
+    columns: Range<usize>,
+    shared: &Panels<T::Slot>,
+) {
+    let [tile_rows, tile_columns] = [p.kernels.rows, p.kernels.columns];
+    // One cache line more than a power of two, so that rows do not fall into the same cache sets.
+    let lead = b.columns.min(columns.len()).next_multiple_of(tile_columns) + 16;
+    let kept = if b.keeps_left { p.k } else { p.k.min(TERMS) };
+    let left = if b.left_direct { 0 } else { rows.len().next_multiple_of(tile_rows) * kept };
+    let right = if b.right == Right::Own { p.k.min(TERMS) * lead } else { 0 };
+    let elements = left + right + rows.len() * lead;
+    scratch::with(scratch::Use::Own, (elements + 48) * size_of::<T::Slot>(), |memory| {
+        let (left, right) = (left.next_multiple_of(16), right.next_multiple_of(16));
+        let first = memory.cast::<T::Slot>();
+        let sums = first.wrapping_add(left + right).cast::<T::Sum>();
+        let own = Own::<T> { left: first, right: first.wrapping_add(left), sums, lead };
+        let amends: Vec<T::Sum> = if T::OFFSET { rows.clone().map(|row| p.amends(row)).collect() } else { vec![] };
+        for start in (columns.start..columns.end).step_by(b.columns) {
+            let part = start..(start + b.columns).min(columns.end);
+            let fresh = start == columns.start || !b.keeps_left;
+            // SAFETY: the caller's promise; the task's memory has the space counted above.
+            unsafe {
+                for (row, with) in amends.iter().enumerate() {
+                    // Sums of such a scheme start from the correction.
+                    std::slice::from_raw_parts_mut(own.sums.add(row * lead), part.len()).fill(*with);
+                }
+                for number in 0..p.k.div_ceil(TERMS) {
+                    terms_of(p, b, &rows, &part, block(p.k, number), &own, shared, fresh);
+                }
+                finish(p, &rows, &part, &own);
+            }
+        }
+    });
+}
+
+/// Adds one block of terms to a block of sums.
+///
+/// # Safety
+/// As for [`task_of`]; blocks of terms come in order.
+#[allow(clippy::too_many_arguments, reason = "the loop's whole position")]
+unsafe fn terms_of<T: Scheme>(
+    p: &Product<'_, T>,
+    b: &Blocking,
+    rows: &Range<usize>,
+    columns: &Range<usize>,
+    terms: Range<usize>,
+    own: &Own<T>,
+    shared: &Panels<T::Slot>,
+    fresh: bool,
+) {
+    let size = size_of::<T::Slot>() as isize;
+    let [tile_rows, tile_columns] = [p.kernels.rows, p.kernels.columns];
+    let cuts = Cuts::balanced(rows.len(), tile_rows);
+    let panels = Cuts::whole(columns.len(), tile_columns);
+    let kept = if b.keeps_left { terms.start * cuts.count() * tile_rows } else { 0 };
+    let left = own.left.wrapping_add(kept);
+    if !b.left_direct && fresh {
+        // SAFETY: the caller's promise.
+        unsafe { p.left.pack(rows.clone(), terms.clone(), cuts, left) };
+    }
+    if b.right == Right::Own {
+        // SAFETY: the caller's promise.
+        unsafe { p.right.pack(columns.clone(), terms.clone(), panels, own.right) };
+    }
+    let (last, lead) = (terms.end == p.k, own.lead as isize * size);
+    let (to, to_row) = match p.result {
+        Result::Store(to) if last && stored_as_carried::<T>() => {
+            let row = p.n as isize * size;
+            (to.get().wrapping_offset(rows.start as isize * row + columns.start as isize * size), row)
+        }
+        _ => (own.sums.cast::<u8>(), lead),
+    };
+    let from = if terms.start == 0 && !T::OFFSET { ptr::null() } else { own.sums.cast::<u8>().cast_const() };
+    for panel in 0..panels.count() {
+        let (column, wide) = panels.get(panel);
+        let (right, right_term) = right_of(p, b, columns.start + column, &terms, own, shared, column);
+        for tile in 0..cuts.count() {
+            let (row, high) = cuts.get(tile);
+            let place =
+                |base: *const u8, stride: isize| base.wrapping_offset(row as isize * stride + column as isize * size);
+            let packed = left.wrapping_add(tile * tile_rows * terms.len());
+            let (left, left_row, left_term) = match p.left.operand {
+                Operand::Strided(l) if b.left_direct => {
+                    let first = l.at(rows.start + row, terms.start * T::GROUP).cast::<u8>();
+                    let element = size_of::<T::Element>() as isize;
+                    // The stride between slots, if terms are contiguous.
+                    (first, l.line * element, l.term * element * T::GROUP as isize)
+                }
+                _ => (packed.cast::<u8>().cast_const(), size, tile_rows as isize * size),
+            };
+            let mut args = TileArgs {
+                left,
+                left_row,
+                left_term,
+                right,
+                right_term,
+                terms: terms.len(),
+                from: if from.is_null() { from } else { place(from, lead) },
+                from_row: lead,
+                to: place(to, to_row).cast_mut(),
+                to_row,
+                lanes: ptr::null(),
+                bits: 0,
+            };
+            // SAFETY: the caller's promise; panels were packed, or are laid out as `blocking` assumes.
+            unsafe { p.kernels.tile(high, wide, left_row != size, &mut args) };
+        }
+    }
+}
+
+/// A panel of the right factor, and the bytes between its terms.
+fn right_of<T: Scheme>(
+    p: &Product<'_, T>,
+    b: &Blocking,
+    column: usize,
+    terms: &Range<usize>,
+    own: &Own<T>,
+    shared: &Panels<T::Slot>,
+    in_part: usize,
+) -> (*const u8, isize) {
+    let (size, panel) = (size_of::<T::Slot>() as isize, p.kernels.columns);
+    match (b.right, p.right.operand) {
+        (Right::Direct, Operand::Strided(r)) => (r.at(column, terms.start).cast(), r.term * size),
+        (Right::Shared(_), _) => {
+            // The last block of packed terms may have more terms than the product.
+            let packed = block(shared.k, terms.start / TERMS).len();
+            let at = terms.start * shared.of.len().next_multiple_of(panel) + (column - shared.of.start) * packed;
+            (shared.first.get().wrapping_add(at).cast_const().cast(), panel as isize * size)
+        }
+        _ => (own.right.wrapping_add(in_part * terms.len()).cast_const().cast(), panel as isize * size),
+    }
+}
+
+/// Stores a finished block of sums, or passes it to the epilogue.
+///
+/// # Safety
+/// As for [`task_of`].
+unsafe fn finish<T: Scheme>(p: &Product<'_, T>, rows: &Range<usize>, columns: &Range<usize>, own: &Own<T>) {
+    if p.k == 0 {
+        for row in 0..rows.len() {
+            // SAFETY: the task's memory has space for its rows; all-zero bytes are 0 in every type.
+            unsafe { own.sums.wrapping_add(row * own.lead).write_bytes(0, columns.len()) };
+        }
+    }
+    match p.result {
+        Result::Store(_) if stored_as_carried::<T>() && p.k > 0 => {}
+        Result::Store(to) => {
+            for (row, at) in rows.clone().enumerate() {
+                let to = to.get().cast::<T::Stored>().wrapping_add(at * p.n + columns.start);
+                // SAFETY: the caller's promise; the sums of a row are contiguous.
+                unsafe { store::<T>(own.sums.wrapping_add(row * own.lead), to, columns.len()) };
+            }
+        }
+        // SAFETY: the sums are the task's.
+        Result::Tiles { .. } => unsafe { p.result.tile::<T>(rows.clone(), columns.clone(), own.sums, own.lead) },
+    }
+}
+
+/// Converts sums to the result's type.
+///
+/// # Safety
+/// `count` elements are readable at `from` and writable at `to`, and the two do not overlap.
+pub unsafe fn store<T: Scheme>(from: *const T::Sum, to: *mut T::Stored, count: usize) {
+    struct Store<'a, T: Scheme>(&'a [T::Sum], &'a mut [std::mem::MaybeUninit<T::Stored>]);
+    impl<T: Scheme> Job for Store<'_, T> {
+        type Out = ();
+        #[inline(always)]
+        fn run(self) {
+            for (from, to) in self.0.iter().zip(self.1) {
+                to.write(T::store(*from));
+            }
+        }
+    }
+    // SAFETY: the caller's promise.
+    let (from, to) =
+        unsafe { (std::slice::from_raw_parts(from, count), std::slice::from_raw_parts_mut(to.cast(), count)) };
+    dispatch(Store::<T>(from, to));
+}

@@ -1,0 +1,568 @@
+//! Matrix products (GEMM, GEMV): `c[b, i, j] = Σ left[b, i, p] · right[b, p, j]`.
+//!
+//! In: sizes, two factors that are in memory or are computed as they are packed, and a destination for the sums. Out:
+//! the sums, stored or passed to an epilogue one tile at a time. Always true, for every element of c whatever its
+//! index, the number of threads, the engine, the layout of the factors and the epilogue: terms are taken in blocks of
+//! [`TERMS`]; within a block, one chain of fused multiply-adds starts at 0 and runs over ascending terms; the sums of
+//! blocks are added in order. (Integers wrap, so their order is not observable.) If the order is free, two other orders
+//! exist: `gemv_dots` describes that of a few rows times columns with contiguous terms; and bf16 is taken in pairs of
+//! terms if there is an instruction for it ([`Pairs`]): a block then has as many pairs, and a step of a chain adds the
+//! products of a pair.
+//!
+//! Several products with the same right factor may pack it once for all of them ([`Packing`]).
+//!
+//! `microkernels` selects the micro-kernels, emitted (`isa/gemm.rs`) or portable; `pack` packs factors into panels;
+//! `blocking` chooses the block sizes, `blocked` runs them; `gemv` and `gemv_dots` run products with one row or column,
+//! or a few; `traffic` counts their memory traffic. docs/cpu-emitter.md has an example.
+
+mod blocked;
+mod blocking;
+mod gemv;
+mod gemv_dots;
+mod grid;
+pub(crate) mod microkernels;
+mod pack;
+mod portable;
+mod scratch;
+#[cfg(test)]
+mod tests;
+pub mod traffic;
+
+use crate::engine::Choice;
+use crate::number::{Bf16, F16, Number, Pairs, Quads, Scheme, Wide, WideQuads};
+use crate::simd::Shared;
+use crate::threads::Threads;
+use grid::At;
+pub use grid::{Grid, Limit};
+use microkernels::Kernels;
+use pack::Strided;
+use std::any::TypeId;
+use std::ops::Range;
+use thalweg_ir::DType;
+
+/// Terms (or groups of terms) per block. Part of the definition of a product: another number rounds differently.
+pub const TERMS: usize = 256;
+
+/// A factor of `lines` × `terms` (left: lines are rows i; right: lines are columns j).
+pub enum Factor<'a> {
+    /// In memory.
+    Strided {
+        /// First element of the first product.
+        first: *const u8,
+        /// Stride of each batch dimension, in elements (0: shared).
+        batch: Vec<isize>,
+        /// Stride between lines, in elements.
+        line: isize,
+        /// Stride between terms, in elements.
+        term: isize,
+    },
+    /// Computed when a panel is packed (a fused prologue).
+    Computed {
+        /// Writes the elements of a block to an address, densely in the factor's dtype, in rows that begin the given
+        /// number of elements apart.
+        write: Write<'a>,
+        /// Whether such a row is a line, with contiguous terms; otherwise it is a term of all lines.
+        terms_last: bool,
+        /// Its layout if it is in memory after all, with several dimensions of lines or terms: panels are packed from
+        /// there.
+        grid: Option<&'a Grid>,
+    },
+    /// A right factor that [`Packing`] packed whole, for products of several rows and columns. A product uses its first
+    /// columns and terms.
+    Packed {
+        /// First panel.
+        first: *const u8,
+        /// Number of columns packed.
+        n: usize,
+        /// Number of terms packed. A product has all of them, or whole groups.
+        k: usize,
+    },
+}
+
+/// Writer of blocks: see [`Factor::Computed`].
+pub type Write<'a> = &'a (dyn Fn(Block, *mut u8, usize) + Sync);
+
+/// A rectangle of a computed factor.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Block {
+    /// Index of the product, row-major over the batch dimensions.
+    pub batch: usize,
+    /// Rows of the left factor, or columns of the right one.
+    pub lines: Range<usize>,
+    /// Terms.
+    pub terms: Range<usize>,
+}
+
+/// A finished rectangle of sums. The tiles of a contraction cover each element of c exactly once.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Tile {
+    /// Index of the product, row-major over the batch dimensions.
+    pub batch: usize,
+    /// Rows of c.
+    pub rows: Range<usize>,
+    /// Columns of c.
+    pub columns: Range<usize>,
+    /// First sum, in the accumulator's dtype.
+    pub sums: *const u8,
+    /// Elements between rows of the sums.
+    pub lead: usize,
+}
+
+/// Destination of the sums.
+pub enum Finish<'a> {
+    /// Round them once to the factors' dtype and store them row-major.
+    Store(*mut u8),
+    /// Pass them to an epilogue, on the thread that computed them, while they are in a near cache.
+    Tiles(&'a (dyn Fn(Tile) + Sync)),
+}
+
+/// A matrix product, or a batch of them.
+///
+/// Whoever constructs one promises, until [`run`] has returned: every element that the sizes and strides of a factor
+/// address is readable; if sums are stored, there is space for all of c, disjoint from the factors; nobody else writes
+/// the factors or accesses c; the writer of a computed factor writes all of a block and nothing else.
+pub struct Gemm<'a> {
+    /// Element types and accumulation order.
+    pub numbers: Numbers,
+    /// Sizes of the batch dimensions.
+    pub batch: Vec<usize>,
+    /// Number of rows.
+    pub m: usize,
+    /// Number of columns.
+    pub n: usize,
+    /// Number of terms.
+    pub k: usize,
+    /// Left factor, of `m` lines.
+    pub left: Factor<'a>,
+    /// Right factor, of `n` lines.
+    pub right: Factor<'a>,
+    /// Destination of c.
+    pub finish: Finish<'a>,
+}
+
+// SAFETY: its addresses are only read, or each element is written by one thread, as its constructor promised.
+unsafe impl Sync for Gemm<'_> {}
+
+/// Arithmetic of a product.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Numbers {
+    /// Dtype of the factors and of the stored result.
+    pub dtype: DType,
+    /// Whether the order of a sum may depend on more than its length (never on the number of threads).
+    pub free: bool,
+    /// Set if the factors are bytes that were converted to `dtype`, i32: grids that are strided ([`Grid::strides`]).
+    /// Bytes of the left factor are signed, those of the right one as given. Only if [`Choice::quads`] says that there
+    /// is an instruction for them.
+    pub bytes: Option<Signs>,
+}
+
+/// Signedness of the bytes of a right factor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Signs {
+    /// i8
+    Signed,
+    /// u8
+    Unsigned,
+}
+
+/// Runs code with the [`Scheme`] for these numbers on an engine.
+macro_rules! by_numbers {
+    ($numbers:expr, $isa:expr, $t:ident => $run:expr) => {{
+        macro_rules! with {
+            ($n:ty) => {{
+                type $t = $n;
+                $run
+            }};
+        }
+        let numbers: Numbers = $numbers;
+        match numbers.dtype {
+            _ if numbers.bytes == Some(crate::gemm::Signs::Signed) => with!(WideQuads<true>),
+            _ if numbers.bytes == Some(crate::gemm::Signs::Unsigned) => with!(WideQuads<false>),
+            DType::F32 => with!(f32),
+            DType::F64 => with!(f64),
+            DType::BF16 if numbers.free && $isa.pairs() => with!(Pairs),
+            DType::BF16 => with!(Bf16),
+            DType::F16 => with!(F16),
+            DType::I8 | DType::U8 if $isa.quads() => with!(Quads),
+            DType::I8 | DType::U8 => with!(u8),
+            DType::I16 | DType::U16 => with!(i16),
+            DType::I32 | DType::U32 => with!(i32),
+            DType::I64 | DType::U64 => with!(i64),
+            DType::Bool => panic!("bool has no matrix product"),
+        }
+    }};
+}
+use by_numbers;
+
+/// Runs a contraction. The promises of its constructor must hold (see [`Gemm`]).
+///
+/// # Panics
+/// For bool, which has no matrix products.
+pub fn run(c: &Gemm<'_>, isa: Choice, threads: &Threads) {
+    // SAFETY: the constructor of the contraction promised what its documentation says.
+    by_numbers!(c.numbers, isa, T => unsafe { typed::<T>(c, isa, threads) });
+}
+
+/// A right factor that is packed whole, for several products to share.
+#[derive(Clone, Copy, Debug)]
+pub struct Packing {
+    /// Arithmetic of the products.
+    pub numbers: Numbers,
+    /// Its columns.
+    pub n: usize,
+    /// Its terms.
+    pub k: usize,
+    /// Engine whose micro-kernels read it.
+    pub isa: Choice,
+}
+
+impl Packing {
+    /// Bytes of the packed factor, in whole cache lines.
+    pub fn bytes(&self) -> usize {
+        by_numbers!(self.numbers, self.isa, T => {
+            let panel = Kernels::<T>::new(self.isa).columns;
+            let slots = self.n.next_multiple_of(panel) * groups::<T>(self.k);
+            (slots * size_of::<<T as Scheme>::Slot>()).next_multiple_of(64)
+        })
+    }
+
+    /// Number of chunks that are packed independently.
+    pub fn parts(&self) -> usize {
+        by_numbers!(self.numbers, self.isa, T => blocked::parts(self.n, groups::<T>(self.k)))
+    }
+
+    /// Packs chunk `number` of a factor of one product.
+    ///
+    /// # Safety
+    /// The promises of [`Gemm`] hold for this factor, which is not yet packed; there are [`Packing::bytes`]
+    /// bytes at `to`, aligned to 64, and nobody else writes this chunk meanwhile.
+    pub unsafe fn pack(&self, factor: &Factor<'_>, number: usize, to: *mut u8) {
+        by_numbers!(self.numbers, self.isa, T => {
+            let right = Side { operand: operand::<<T as Scheme>::Element>(factor, &[], 0), k: self.k, offset: T::OFFSET };
+            let panel = Kernels::<T>::new(self.isa).columns;
+            // SAFETY: the caller's promise.
+            unsafe { blocked::pack_part::<T>(&right, 0..self.n, panel, number, to.cast()) };
+        });
+    }
+}
+
+/// Calls `work` with scratch memory for right factors that are packed for a launch.
+pub fn with_factors<T>(bytes: usize, work: impl FnOnce(*mut u8) -> T) -> T {
+    scratch::with(scratch::Use::Factors, bytes, work)
+}
+
+/// One factor of one product.
+#[derive(Clone, Copy)]
+enum Operand<'a, T> {
+    Strided(Strided<T>),
+    /// Computed into blocks in which either terms or lines are contiguous.
+    Computed {
+        write: Write<'a>,
+        batch: usize,
+        terms_last: bool,
+        /// Layout from which it can be packed.
+        grid: Option<At<'a, T>>,
+    },
+    /// As [`Factor::Packed`].
+    Packed {
+        first: Shared<u8>,
+        n: usize,
+        k: usize,
+    },
+}
+
+/// One factor of one product, with what packing needs.
+struct Side<'a, T: Scheme> {
+    operand: Operand<'a, T::Element>,
+    /// Number of terms.
+    k: usize,
+    /// Whether the sign bits of its bytes are flipped.
+    offset: bool,
+}
+
+/// One product of a contraction.
+struct Product<'a, T: Scheme> {
+    m: usize,
+    n: usize,
+    /// Groups of terms.
+    k: usize,
+    left: Side<'a, T>,
+    right: Side<'a, T>,
+    kernels: Kernels<T>,
+    /// As [`Numbers::free`].
+    free: bool,
+    result: Result<'a>,
+    /// Estimated nanoseconds on one thread.
+    ns: f64,
+}
+
+/// Number of groups that `terms` terms make.
+fn groups<T: Scheme>(terms: usize) -> usize {
+    terms.div_ceil(T::GROUP)
+}
+
+/// Destination of the sums of one product.
+#[derive(Clone, Copy)]
+enum Result<'a> {
+    /// Row-major from this address.
+    Store(Shared<u8>),
+    Tiles {
+        take: &'a (dyn Fn(Tile) + Sync),
+        batch: usize,
+        /// Factors are swapped: rows of the product are columns of c.
+        turned: bool,
+    },
+}
+
+impl Result<'_> {
+    /// Passes a rectangle of sums to the epilogue; rows are `lead` sums apart.
+    ///
+    /// # Safety
+    /// The sums are readable, and writable by this thread only.
+    unsafe fn tile<T: Scheme>(&self, rows: Range<usize>, columns: Range<usize>, sums: *mut T::Sum, mut lead: usize) {
+        if T::EPILOGUE_TAKES_STORED {
+            for row in 0..rows.len() {
+                let from = sums.wrapping_add(row * lead);
+                let to = from.cast::<T::Stored>();
+                for column in 0..columns.len() {
+                    // SAFETY: the caller's promise; the destination is no wider, so it only overwrites what was read
+                    // before.
+                    unsafe { to.add(column).write(T::store(from.add(column).read())) };
+                }
+            }
+            lead *= size_of::<T::Sum>() / size_of::<T::Stored>();
+        }
+        let sums = sums.cast_const().cast();
+        match *self {
+            Result::Tiles { take, batch, turned: false } => take(Tile { batch, rows, columns, sums, lead }),
+            // The one row of the product is the one column of c.
+            Result::Tiles { take, batch, turned: true } => {
+                take(Tile { batch, rows: columns, columns: rows, sums, lead: 1 });
+            }
+            Result::Store(_) => unreachable!("sums that are stored are not handed over"),
+        }
+    }
+}
+
+/// Whether sums are stored in the accumulator's type.
+fn stored_as_carried<T: Scheme>() -> bool {
+    TypeId::of::<T::Stored>() == TypeId::of::<T::Sum>()
+}
+
+/// # Safety
+/// The promises of [`Gemm`] hold.
+unsafe fn typed<T: Scheme>(c: &Gemm<'_>, isa: Choice, threads: &Threads) {
+    let batches: usize = c.batch.iter().product();
+    if batches * c.m * c.n == 0 {
+        return;
+    }
+    let each = blocking::estimate_ns::<T>(c.m, c.n, c.k);
+    let one = |batch: usize, threads: &Threads| {
+        let product = Product::<T>::new(c, batch, isa, each);
+        // SAFETY: the caller's promise.
+        unsafe {
+            match (gemv_dots::lines(&product), product.m) {
+                (Some(lines), _) => gemv_dots::run(&product, lines, threads),
+                (None, 1) => gemv::run(&product, threads),
+                (None, _) => blocked::run(&product, threads),
+            }
+        }
+    };
+    let helpers = threads.for_work(each * batches as f64);
+    if batches >= 2 * helpers {
+        // Enough products for all threads: each product runs on one thread.
+        let alone = Threads::new(1, f64::INFINITY);
+        let grain = (batches / (4 * helpers)).max(1);
+        threads.run(batches, grain, each * batches as f64, |range| range.for_each(|batch| one(batch, &alone)));
+    } else {
+        (0..batches).for_each(|batch| one(batch, threads));
+    }
+}
+
+impl<'a, T: Scheme> Product<'a, T> {
+    fn new(c: &'a Gemm<'a>, batch: usize, isa: Choice, ns: f64) -> Product<'a, T> {
+        // A product with one column becomes one with one row by swapping the factors.
+        let turned = c.n == 1 && c.m > 1 && T::SYMMETRIC;
+        let (mut left, mut right) = (operand(&c.left, &c.batch, batch), operand(&c.right, &c.batch, batch));
+        if T::GROUP > 1 {
+            // Panels of groups are packed faster from strides.
+            (left, right) = (left.plain(), right.plain());
+        }
+        let (mut m, mut n) = (c.m, c.n);
+        if turned {
+            (left, right, m, n) = (right, left, n, m);
+        }
+        let result = match c.finish {
+            Finish::Store(to) => Result::Store(Shared(to.wrapping_add(batch * c.m * c.n * size_of::<T::Stored>()))),
+            Finish::Tiles(take) => Result::Tiles { take, batch, turned },
+        };
+        Product {
+            m,
+            n,
+            k: groups::<T>(c.k),
+            left: Side { operand: left, k: c.k, offset: false },
+            right: Side { operand: right, k: c.k, offset: T::OFFSET },
+            kernels: Kernels::new(isa),
+            free: c.numbers.free,
+            result,
+            ns,
+        }
+    }
+}
+
+/// The factor of product `batch`.
+fn operand<'a, T: Copy>(factor: &'a Factor<'a>, sizes: &[usize], batch: usize) -> Operand<'a, T> {
+    match factor {
+        Factor::Strided { first, batch: strides, line, term } => {
+            let (mut offset, mut rest) = (0, batch);
+            for (size, stride) in sizes.iter().zip(strides).rev() {
+                offset += (rest % size) as isize * stride;
+                rest /= size;
+            }
+            let first = first.cast::<T>().wrapping_offset(offset);
+            Operand::Strided(Strided { first: Shared(first.cast_mut()), line: *line, term: *term })
+        }
+        Factor::Packed { first, n, k } => Operand::Packed { first: Shared(first.cast_mut()), n: *n, k: *k },
+        Factor::Computed { write, terms_last, grid } => Operand::Computed {
+            write: *write,
+            batch,
+            terms_last: *terms_last,
+            grid: grid.map(|grid| grid.of_product(batch)),
+        },
+    }
+}
+
+impl<T: Copy> Operand<'_, T> {
+    /// Replaces a grid by strides if it has only one stride for its lines and one for its terms.
+    fn plain(self) -> Self {
+        match self {
+            Operand::Computed { grid: Some(grid), .. } => grid.strided().map_or(self, Operand::Strided),
+            _ => self,
+        }
+    }
+}
+
+impl<T: Scheme> Product<'_, T> {
+    /// Correction added to the sums of a row ([`Scheme::amends`]).
+    fn amends(&self, row: usize) -> T::Sum {
+        if T::OFFSET { T::amends(self.left.total(row)) } else { T::Sum::ZERO }
+    }
+}
+
+impl<T: Scheme> Side<'_, T> {
+    /// Sum of a line's bytes as signed numbers.
+    fn total(&self, line: usize) -> i64 {
+        if let Operand::Strided(s) = self.operand
+            && s.term == 1
+        {
+            // SAFETY: the terms of a line are inside the factor, contiguous, one byte each.
+            return pack::total(unsafe { std::slice::from_raw_parts(s.at(line, 0).cast(), self.k) });
+        }
+        let groups = groups::<T>(self.k);
+        scratch::with(scratch::Use::Staging, groups * size_of::<T::Slot>(), |room| {
+            // SAFETY: there is space for the slots of a line; their bytes are those of its terms, and zeros.
+            unsafe {
+                self.pack(line..line + 1, 0..groups, pack::Cuts::whole(1, 1), room.cast());
+                pack::total(std::slice::from_raw_parts(room.cast(), groups * size_of::<T::Slot>()))
+            }
+        })
+    }
+
+    /// Range of the terms in a range of groups.
+    fn terms(&self, groups: &Range<usize>) -> Range<usize> {
+        groups.start * T::GROUP..(groups.end * T::GROUP).min(self.k)
+    }
+
+    /// Stride in bytes between lines, if each line's slots are contiguous in memory.
+    fn contiguous_line_stride(&self) -> Option<isize> {
+        let own = T::GROUP * size_of::<T::Element>() == size_of::<T::Slot>() && !self.offset;
+        match self.operand {
+            Operand::Strided(s) if own && s.term == 1 && self.k.is_multiple_of(T::GROUP) => {
+                Some(s.line * size_of::<T::Element>() as isize)
+            }
+            _ => None,
+        }
+    }
+
+    /// Stride in bytes between terms, if the slots of each term are contiguous in memory.
+    fn contiguous_term_stride(&self) -> Option<isize> {
+        let own = TypeId::of::<T::Element>() == TypeId::of::<T::Slot>();
+        match self.operand {
+            Operand::Strided(s) if own && s.line == 1 => Some(s.term * size_of::<T::Slot>() as isize),
+            _ => None,
+        }
+    }
+
+    /// Packs lines × groups of terms into panels.
+    ///
+    /// # Safety
+    /// The rectangle is inside the factor, and `to` has space for the panels.
+    unsafe fn pack(&self, lines: Range<usize>, groups: Range<usize>, cuts: pack::Cuts, to: *mut T::Slot) {
+        let (terms, room) = (self.terms(&groups), cuts.count() * cuts.most() * groups.len());
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self.operand {
+                Operand::Strided(from) => {
+                    pack::panels::<T>(from.from(lines.start, terms.start), cuts, terms.len(), to);
+                }
+                Operand::Computed { grid: Some(grid), .. } => pack_grid::<T>(grid, lines, terms, cuts, to),
+                Operand::Computed { .. } => {
+                    let bytes = (lines.len() + 16) * (terms.len() + 16) * size_of::<T::Element>();
+                    scratch::with(scratch::Use::Staging, bytes, |staging| {
+                        let count = terms.len();
+                        let from = self.staged(lines, terms, staging.cast());
+                        pack::panels::<T>(from, cuts, count, to);
+                    });
+                }
+                Operand::Packed { .. } => unreachable!("what is packed is not packed again"),
+            }
+            if self.offset {
+                pack::flip_signs(to, room);
+            }
+        }
+    }
+
+    /// Returns a rectangle in place, or computes it into `staging`, which has space for 16 lines and terms more.
+    fn staged(&self, lines: Range<usize>, terms: Range<usize>, staging: *mut T::Element) -> Strided<T::Element> {
+        match self.operand {
+            Operand::Strided(from) => from.from(lines.start, terms.start),
+            Operand::Computed { write, batch, terms_last, .. } => {
+                // Not a power of two between rows: such rows would fall into the same cache sets.
+                let lead = if terms_last { terms.len() + 16 } else { lines.len() + 16 };
+                write(Block { batch, lines, terms }, staging.cast(), lead);
+                let (line, term) = if terms_last { (lead as isize, 1) } else { (1, lead as isize) };
+                Strided { first: Shared(staging), line, term }
+            }
+            Operand::Packed { .. } => unreachable!("products of one row or column read a factor where it lies"),
+        }
+    }
+}
+
+/// Packs a rectangle of a grid: first its elements as panels, then groups of terms into slots.
+///
+/// # Safety
+/// As for [`Side::pack`].
+unsafe fn pack_grid<T: Scheme>(
+    grid: At<'_, T::Element>,
+    lines: Range<usize>,
+    terms: Range<usize>,
+    cuts: pack::Cuts,
+    to: *mut T::Slot,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if TypeId::of::<<T::Element as Number>::Wide>() == TypeId::of::<T::Slot>() {
+            return grid.pack(lines, terms, cuts, to.cast());
+        }
+        let (count, panel) = (terms.len(), cuts.most());
+        let bytes = cuts.count() * panel * count * size_of::<<T::Element as Number>::Wide>();
+        scratch::with(scratch::Use::Staging, bytes, |staging| {
+            let staging = staging.cast();
+            grid.pack(lines, terms, cuts, staging);
+            for number in 0..cuts.count() {
+                let to = to.wrapping_add(number * panel * count.div_ceil(T::GROUP));
+                pack::grouped::<T>(staging.wrapping_add(number * panel * count), count, panel, to);
+            }
+        });
+    }
+}

@@ -1,0 +1,122 @@
+//! Memory traffic of contractions with factors in memory: the block sizes of `blocked` and `gemv`, counted.
+//!
+//! In: sizes, strides, and whether the order of sums is free. Out: bytes between memory and the private caches of the
+//! cores. Packed data counts if it does not stay there. A factor counts as often as tasks read it, unless the whole
+//! product fits.
+
+use super::blocking::{Right, Sizes, blocking, estimate_ns};
+use super::microkernels::Kernels;
+use super::{Numbers, by_numbers, gemv, gemv_dots, stored_as_carried};
+use crate::engine::Choice;
+use crate::hardware::PRIVATE_CACHE;
+use crate::number::{Bf16, F16, Pairs, Quads, Scheme, WideQuads};
+use crate::threads::Threads;
+use std::any::TypeId;
+use thalweg_ir::DType;
+use thalweg_kernel::{MatmulGeometry, Moved};
+
+/// A factor: bytes of one product's distinct elements, and the number of products that share them.
+#[derive(Clone, Copy)]
+struct Side {
+    bytes: usize,
+    shared: usize,
+    line: isize,
+    term: isize,
+}
+
+/// Memory traffic of a launch.
+pub fn moves(numbers: Numbers, geometry: &MatmulGeometry, isa: Choice, threads: &Threads) -> Moved {
+    // A plan may have products of bool, which fail when they are run.
+    let numbers = if numbers.dtype == DType::Bool { Numbers { dtype: DType::I8, ..numbers } } else { numbers };
+    by_numbers!(numbers, isa, T => typed::<T>(numbers.free, geometry, isa, threads))
+}
+
+fn typed<T: Scheme>(free: bool, g: &MatmulGeometry, isa: Choice, threads: &Threads) -> Moved {
+    let (batches, size): (usize, usize) = (g.batch.iter().map(|d| d.0).product(), size_of::<T::Element>());
+    let written = batches * g.m * g.n * size_of::<T::Stored>();
+    if written == 0 || g.k == 0 {
+        return Moved { written: written as u64, ..Moved::default() };
+    }
+    let side = |lines: usize, steps: [isize; 2], stride: fn(&(usize, isize, isize)) -> isize| {
+        let shared = g.batch.iter().filter(|d| stride(d) == 0).map(|d| d.0).product::<usize>();
+        // Stride 0 addresses a single element.
+        let own = steps.iter().zip([lines, g.k]).filter(|(s, _)| **s != 0).map(|(_, n)| n).product::<usize>();
+        Side { bytes: own * size, shared, line: steps[0], term: steps[1] }
+    };
+    let left = side(g.m, [g.a.1, g.a.2], |d| d.1);
+    let right = side(g.n, [g.b.2, g.b.1], |d| d.2);
+    let whole = left.bytes + right.bytes + written / batches;
+    if whole <= PRIVATE_CACHE {
+        let read = [left, right].iter().map(|s| s.bytes * batches / s.shared).sum::<usize>();
+        return Moved { read: read as u64, written: written as u64, ..Moved::default() };
+    }
+    let each = estimate_ns::<T>(g.m, g.n, g.k);
+    let helpers = threads.for_work(each * batches as f64);
+    let helpers = if batches >= 2 * helpers { 1 } else { threads.for_work(each) };
+    let (read, scratch) = match (g.m, g.n) {
+        (1, n) => (of_row(left, right, n, helpers), 0),
+        (m, 1) => (of_row(right, left, m, helpers), 0),
+        (m, n) if gemv_dots::takes::<T>(free, [m, g.k], right.term) => (of_row(left, right, n, helpers), 0),
+        _ => of_blocks::<T>(g, left, right, isa, helpers),
+    };
+    Moved {
+        read: ((read + scratch) * batches) as u64,
+        written: (written + scratch * batches) as u64,
+        ..Moved::default()
+    }
+}
+
+/// Bytes read by a GEMV: the matrix once, the rows once per chunk of columns.
+fn of_row(row: Side, matrix: Side, n: usize, threads: usize) -> usize {
+    let again = if row.bytes <= PRIVATE_CACHE { 1 } else { n.div_ceil(gemv::chunk(n, threads)) };
+    row.bytes * again + matrix.bytes
+}
+
+/// Bytes that a GEMM reads of its factors, and bytes of packed panels that are written to memory and read again.
+fn of_blocks<T: Scheme>(g: &MatmulGeometry, left: Side, right: Side, isa: Choice, threads: usize) -> (usize, usize) {
+    let kernels = Kernels::<T>::new(isa);
+    let slot = size_of::<T::Slot>();
+    let k = g.k.div_ceil(T::GROUP);
+    let bytes = |stride: isize| stride * size_of::<T::Element>() as isize;
+    let single = TypeId::of::<T::Element>() == TypeId::of::<T::Slot>();
+    let along_terms = T::GROUP * size_of::<T::Element>() == slot && g.k.is_multiple_of(T::GROUP);
+    let b = blocking(&Sizes {
+        m: g.m,
+        n: g.n,
+        k,
+        size: slot,
+        tile: [kernels.rows, kernels.columns],
+        right_rows: (single && right.line == 1).then(|| bytes(right.term)),
+        left_rows: match (left.line, left.term) {
+            (line, 1) if along_terms => Some(bytes(line)),
+            (1, term) if single => Some(bytes(term)),
+            _ => None,
+        },
+        packed: false,
+        tiles: !stored_as_carried::<T>(),
+        threads,
+    });
+    let row_blocks = g.m.div_ceil(b.rows);
+    let pass = match b.right {
+        Right::Shared(columns) => columns.min(g.n),
+        _ => g.n,
+    };
+    let passes = g.n.div_ceil(pass);
+    let near = |bytes: usize| bytes <= PRIVATE_CACHE;
+    let left_again = match near(left.bytes) {
+        true => 1,
+        // Rows that are not retained are packed again for each block of columns.
+        false if !b.keeps_left && !b.left_direct => g.n.div_ceil(b.columns),
+        false => passes * b.groups,
+    };
+    let panels = k * pass * slot;
+    let (right_again, packed) = match b.right {
+        Right::Shared(_) if near(panels) => (1, 0),
+        // Each block of rows reads the panels, which are packed once.
+        Right::Shared(_) => (1, panels * passes),
+        Right::Own => (1, 0),
+        Right::Direct => (if near(right.bytes) { 1 } else { row_blocks }, 0),
+    };
+    let again = packed * row_blocks.saturating_sub(1);
+    (left.bytes * left_again + right.bytes * right_again + again, packed)
+}

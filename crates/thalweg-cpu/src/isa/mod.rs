@@ -1,0 +1,101 @@
+//! Instruction sets: what each must provide to the emitter, one row a set.
+//!
+//! A set has a folder with its [`Target`] (facts for the machine-neutral stages of `vector`), the code around and of a
+//! step, and micro-kernels of matrix products. Adding one is such a folder, and a row in each `match` here. Sets are
+//! compiled on every machine, since encoding is plain arithmetic; `available` says which this machine runs.
+
+pub mod gemm;
+pub mod pages;
+mod x86;
+
+#[cfg(all(test, target_arch = "x86_64"))]
+pub use x86::tests::gemm::assembled as gemm_functions;
+
+/// On machines of no set here, nothing is published.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) use abi::{GemmFunction, MapFunction, RowFunction};
+/// Types of published functions, in the calling convention of this machine.
+#[cfg(target_arch = "x86_64")]
+pub(crate) use x86::abi::{GemmFunction, MapFunction, RowFunction};
+
+use crate::vector::ir::target::Target;
+use crate::vector::linear::Linear;
+use x86::Level;
+
+/// An instruction set that the emitter supports.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Isa {
+    /// AVX2 with FMA, F16C and BMI2: 16 registers of 256 bits.
+    Avx2,
+    /// AVX-512 F, DQ, BW and VL: 32 registers of 512 bits, 7 masks.
+    Avx512,
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod abi {
+    pub type MapFunction = extern "C" fn(*const u64, usize, usize) -> u64;
+    pub type RowFunction = extern "C" fn(*const u64, usize, usize, usize, usize) -> u64;
+    pub type GemmFunction<T> = extern "C" fn(*const T);
+}
+
+impl Isa {
+    /// Number of sets.
+    pub(crate) const COUNT: usize = 2;
+
+    fn level(self) -> Level {
+        match self {
+            Isa::Avx2 => Level::Avx2,
+            Isa::Avx512 => Level::Avx512,
+        }
+    }
+
+    /// Whether this machine supports it.
+    pub fn available(self) -> bool {
+        self.level().available()
+    }
+
+    /// Whether this machine multiplies pairs of bf16.
+    pub(crate) fn pairs(self) -> bool {
+        self.level().pairs()
+    }
+
+    /// Whether this machine multiplies groups of four bytes.
+    pub(crate) fn quads(self) -> bool {
+        self.level().quads()
+    }
+
+    /// Its description for the machine-neutral stages.
+    pub(crate) fn target(self) -> &'static Target {
+        self.level().target()
+    }
+
+    /// Bytes of a vector register.
+    pub(crate) fn bytes(self) -> usize {
+        self.target().vector_bytes
+    }
+
+    /// Maximum rows of a GEMM tile.
+    pub(crate) fn tile_rows(self) -> usize {
+        x86::gemm::rows(self.level())
+    }
+
+    /// Columns of a dots kernel with `rows` rows.
+    pub(crate) fn dot_columns(self, rows: usize) -> usize {
+        x86::gemm::columns(self.level(), rows)
+    }
+
+    /// Machine code of a GEMM micro-kernel.
+    pub(crate) fn gemm(self, arithmetic: gemm::Arithmetic, form: gemm::Form) -> Vec<u8> {
+        x86::gemm::assemble(self.level(), arithmetic, form)
+    }
+
+    /// Name of a vector register that holds so many bytes, or of a mask register (0 bytes).
+    pub(crate) fn register(self, bytes: u8, number: u8) -> String {
+        x86::register(bytes, number)
+    }
+
+    /// Machine code of linear code.
+    pub(crate) fn encode(self, code: &Linear) -> Vec<u8> {
+        x86::encode(self.level(), code)
+    }
+}

@@ -1,0 +1,77 @@
+//! x86-64: AVX-512 and AVX2.
+//!
+//! `select` chooses instructions for meanings of the vector IR, `ops` lists instructions, `asm` encodes them. `emit`
+//! encodes linear code, with `memory`, `folds` and `loops`; `abi` is the calling convention. `gemm` has the
+//! micro-kernels of matrix products.
+
+pub mod abi;
+mod asm;
+mod emit;
+mod folds;
+pub mod gemm;
+mod loops;
+mod memory;
+mod ops;
+mod select;
+#[cfg(all(test, target_arch = "x86_64"))]
+pub mod tests;
+
+use crate::vector::ir::target::Target;
+pub use emit::encode;
+
+/// Whether this machine has a feature; none on other architectures.
+macro_rules! detected {
+    ($feature:tt) => {{
+        #[cfg(target_arch = "x86_64")]
+        let has = is_x86_feature_detected!($feature);
+        #[cfg(not(target_arch = "x86_64"))]
+        let has = false;
+        has
+    }};
+}
+
+/// Generation of the vector instructions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Level {
+    /// AVX2 with FMA, F16C and BMI2: 16 registers of 256 bits.
+    Avx2,
+    /// AVX-512 F, DQ, BW and VL: 32 registers of 512 bits, 7 masks.
+    Avx512,
+}
+
+impl Level {
+    /// Whether this machine has it.
+    pub fn available(self) -> bool {
+        let avx2 = [detected!("avx2"), detected!("fma"), detected!("f16c"), detected!("bmi2")];
+        let avx512 = [detected!("avx512f"), detected!("avx512dq"), detected!("avx512bw"), detected!("avx512vl")];
+        avx2 == [true; 4] && (self == Level::Avx2 || avx512 == [true; 4])
+    }
+
+    /// Whether this machine multiplies pairs of bf16.
+    pub fn pairs(self) -> bool {
+        self == Level::Avx512 && detected!("avx512bf16")
+    }
+
+    /// Whether this machine multiplies groups of four bytes.
+    pub fn quads(self) -> bool {
+        self == Level::Avx512 && detected!("avx512vnni")
+    }
+
+    /// Its description for the machine-neutral stages.
+    pub fn target(self) -> &'static Target {
+        match self {
+            Level::Avx512 => &select::AVX512,
+            Level::Avx2 => &select::AVX2,
+        }
+    }
+}
+
+/// Name of a vector register that holds so many bytes, or of a mask register (0 bytes).
+pub fn register(bytes: u8, number: u8) -> String {
+    match bytes {
+        0 => format!("k{number}"),
+        1..=16 => format!("xmm{number}"),
+        32 => format!("ymm{number}"),
+        _ => format!("zmm{number}"),
+    }
+}

@@ -1,0 +1,4 @@
+//! Compares encodings with an independent decoder.
+
+mod encoder;
+pub mod gemm;

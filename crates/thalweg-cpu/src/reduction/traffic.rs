@@ -1,0 +1,190 @@
+//! Memory traffic of row kernels, phase by phase.
+//!
+//! In: the phases, the traversal of rows or strips of columns, and a layout, whose operands need no addresses. Out:
+//! [`Moved`].
+
+use super::combined::Combines;
+use super::layout::{Layout, Line};
+use super::shared_pass::GROUPS;
+use crate::hardware::PRIVATE_CACHE;
+use crate::traffic::{each_point, issued, loads, varying, way};
+use std::ops::Range;
+use thalweg_kernel::{Access, AccessClass, AccessGeometry, Body, Moved, Nest, Phases, Stream};
+
+/// Traversal of the rows by a row kernel.
+pub struct Rows<'a> {
+    /// The original body, for its accesses.
+    pub body: &'a Body,
+    /// Geometry of each access.
+    pub at: &'a [AccessGeometry],
+    pub layout: &'a Layout<'a>,
+    pub phases: &'a Phases,
+    /// Phases that run fused, on one block after the other while it is cached.
+    pub together: Option<Range<usize>>,
+    /// Columns processed side by side, for outer-axis reductions.
+    pub width: Option<usize>,
+    /// Extra traffic of a scan, given its phase, its number, and its rows and columns, beyond loading and storing the
+    /// buffer once.
+    pub scans: &'a dyn Fn(usize, usize, [usize; 2]) -> Moved,
+    pub combines: &'a Combines,
+}
+
+/// One loop of a nest: its size, and the stride of each line.
+struct Loop {
+    extent: usize,
+    step: Box<dyn Fn(&Line<'_>) -> i64>,
+    /// Whether it iterates over rows.
+    rows: bool,
+}
+
+impl Rows<'_> {
+    /// The loops, outermost first.
+    fn loops(&self) -> Vec<Loop> {
+        let layout = self.layout;
+        let row_loop = |d: usize, extent: usize, times: i64| Loop {
+            extent,
+            step: Box::new(move |l: &Line<'_>| l.kept[d].wrapping_mul(times)),
+            rows: true,
+        };
+        let last = layout.kept.len() - 1;
+        let outer = if self.width.is_some() { last } else { last + 1 };
+        let mut loops: Vec<Loop> = (0..outer).map(|d| row_loop(d, layout.kept[d], 1)).collect();
+        if let Some(width) = self.width {
+            loops.push(row_loop(last, layout.kept[last].div_ceil(width), width as i64));
+        }
+        loops.extend(layout.runs.iter().enumerate().map(|(d, &extent)| Loop {
+            extent,
+            step: Box::new(move |l: &Line<'_>| l.runs[d]),
+            rows: false,
+        }));
+        loops.push(Loop { extent: layout.n, step: Box::new(|l: &Line<'_>| l.point), rows: false });
+        if let Some(width) = self.width {
+            loops.push(row_loop(last, width.min(layout.kept[last]), 1));
+        }
+        loops
+    }
+
+    /// A pass that loads and stores through these accesses; with `rows`, only of operands with one element per row.
+    fn nest(&self, loads: &[(usize, bool)], stores: &[usize], rows: bool) -> Nest {
+        let mut loops = self.loops();
+        if rows {
+            loops.retain(|l| l.rows);
+        }
+        let stream = |a: usize, gathered: bool, written: bool| {
+            let (access, line) = (&self.body.accesses[a], &self.layout.lines[a]);
+            let steps = || {
+                let steps = loops.iter().map(|l| ((l.step)(line) / line.unit) as isize).collect();
+                ((line.start / line.unit) as isize, steps)
+            };
+            let way = way(gathered, &self.at[a], steps);
+            Some(Stream { operand: access.operand?, size: access.dtype.size() as u64, way, written })
+        };
+        let own = |a: usize| a < self.body.accesses.len() && self.body.accesses[a].per_row == rows;
+        let read = loads.iter().filter(|l| own(l.0)).filter_map(|l| stream(l.0, l.1, false));
+        let streams = read.chain(stores.iter().filter(|a| own(**a)).filter_map(|&a| stream(a, false, true))).collect();
+        Nest { extents: loops.iter().map(|l| l.extent).collect(), streams }
+    }
+
+    /// All loads and stores of the phases, each access once.
+    fn all(&self, phases: Range<usize>) -> (Vec<(usize, bool)>, Vec<usize>) {
+        let (mut all, mut stores) = (vec![], vec![]);
+        for phase in &self.phases.list[phases] {
+            all.extend(loads(&phase.body));
+            stores.extend(phase.body.stores.iter().map(|s| s.access as usize));
+        }
+        all.sort_unstable();
+        all.dedup();
+        stores.sort_unstable();
+        stores.dedup();
+        (all, stores)
+    }
+
+    /// Bytes that a row, or a strip of columns, touches in all its phases.
+    fn working_set(&self) -> u64 {
+        let (loads, stores) = self.all(0..self.phases.list.len());
+        let nest = self.nest(&loads, &stores, false);
+        let outer = self.layout.kept.len();
+        let points = self.layout.row as u64 * self.width.map_or(1, |w| w as u64);
+        let buffers: u64 = self.phases.buffers.iter().map(|d| d.size() as u64).sum();
+        nest.footprint(outer).saturating_add(points.saturating_mul(buffers))
+    }
+
+    /// Memory traffic of a launch.
+    pub fn moves(&self) -> Moved {
+        let private = PRIVATE_CACHE as u64;
+        let (rows, points) = (self.layout.rows() as u64, self.layout.rows() as u64 * self.layout.row as u64);
+        let lines = self.body.accesses.len();
+        let near = self.working_set() <= private;
+        let (all, _) = self.all(0..self.phases.list.len());
+        let mut moved = Moved { read: self.nest(&all, &[], true).read(private), ..Moved::default() };
+        let mut at = 0;
+        while at < self.phases.list.len() {
+            let joined = match &self.together {
+                _ if near => 0..self.phases.list.len(),
+                Some(t) if t.start == at => t.clone(),
+                _ => at..at + 1,
+            };
+            let (loads, stores) = self.all(joined.clone());
+            if self.phases.list[joined.clone()].iter().any(|p| !p.once) {
+                moved.read += self.nest(&loads, &stores, false).read(private);
+            }
+            at = joined.end;
+        }
+        for (number, phase) in self.phases.list.iter().enumerate() {
+            let across = self.width.is_some();
+            let times = if phase.once { rows } else { points };
+            // Across rows, an operand with one element per row is loaded as a vector, like any other. Along rows,
+            // elements read through a table are loaded at each point even if they are uniform in a row.
+            let counts = |a: &Access| if across { a.class != AccessClass::Uniform } else { each_point(a) };
+            let varies = varying(&phase.body);
+            let (loaded, stored) = issued(&phase.body, lines, counts, |n| across || phase.once || varies[n]);
+            (moved.loaded, moved.stored) = (moved.loaded + times * loaded, moved.stored + times * stored);
+            for s in phase.body.stores.iter().filter(|s| (s.access as usize) < lines && s.combine.is_none()) {
+                moved.written += times * phase.body.accesses[s.access as usize].dtype.size() as u64;
+            }
+            moved += self.combined(&phase.body);
+            if !near {
+                let buffer = |a: usize| (a >= lines).then(|| points * phase.body.accesses[a].dtype.size() as u64);
+                moved.read += loads(&phase.body).iter().filter_map(|l| buffer(l.0)).sum::<u64>();
+                moved.written += phase.body.stores.iter().filter_map(|s| buffer(s.access as usize)).sum::<u64>();
+            }
+            for c in &phase.combined {
+                let [loaded, stored] =
+                    self.combines.of(c.of).issued(c.along, [self.layout.row, self.width.unwrap_or(1)]);
+                (moved.loaded, moved.stored) = (moved.loaded + rows * loaded, moved.stored + rows * stored);
+            }
+            for c in phase.combined.iter().filter(|_| !near) {
+                let [reads, writes] = c.along.moves();
+                let size: u64 = c.of.region().args.iter().map(|d| d.size() as u64).sum();
+                moved.read += reads * points * size;
+                moved.written += writes * points * size;
+            }
+            for (s, scan) in phase.scans.iter().enumerate() {
+                let width = self.width.unwrap_or(1);
+                let own = (self.scans)(number, s, [self.layout.row, width]).times(rows / width.max(1) as u64);
+                moved.read += own.read;
+                moved.written += own.written;
+                if !near {
+                    moved.read += points * self.phases.buffers[scan.from as usize].size() as u64;
+                    moved.written += points * self.phases.buffers[scan.to as usize].size() as u64;
+                }
+            }
+        }
+        moved
+    }
+
+    /// Traffic of stores that combine rows: groups of rows have partial results of their own, which are combined at the
+    /// end.
+    fn combined(&self, phase: &Body) -> Moved {
+        let lines = self.body.accesses.len();
+        let stores = || phase.stores.iter().filter(|s| (s.access as usize) < lines && s.combine.is_some());
+        let bytes: u64 = stores().map(|s| phase.accesses[s.access as usize].dtype.size() as u64).sum();
+        let row = self.layout.row as u64 * bytes;
+        let groups = self.layout.rows().min(GROUPS) as u64;
+        let mut moved = Moved { written: row, stored: row, ..Moved::default() };
+        if row * groups > PRIVATE_CACHE as u64 {
+            (moved.read, moved.written) = (row * groups, row * (groups + 1));
+        }
+        moved
+    }
+}

@@ -1,0 +1,292 @@
+//! The function around the step of a map body: frame, loop over rows, main loop, masked tail.
+//!
+//! ```text
+//! for each row:  fill the frame vectors that change by row
+//!                while n - i ≥ copies·lanes: main steps, unmasked
+//!                while n - i ≥ lanes:        one step, unmasked
+//!                if i < n:                   one step, lanes past n masked
+//! ```
+//!
+//! In: a [`Map`]. Out: linear code. [`super::phases`] builds functions of row bodies from the same parts.
+
+use super::emit::{Allocated, Emit, allocated};
+use super::ir::{Op, Slot, Source};
+use super::linear::{Cond, FRAME_GROUP, FRAME_ROWS, FRAME_WORDS, Gpr, Label, Line, Linear, Mem, Operand, at, frame};
+use super::loop_code;
+use super::map::{Map, loads_in_rows};
+use crate::row_call::ACCESS_WORDS;
+use thalweg_ir::DType;
+use thalweg_kernel::{Access, AccessClass};
+
+/// Rows ahead at which descending accesses are prefetched, as a power of two. The hardware prefetcher follows long
+/// descents by itself; rows of 512 bytes end before it has started.
+const ROWS_AHEAD_LOG: u8 = 3;
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
+/// Larger strides, in elements, take the slow path: 16 of them, in bytes, must fit 32 bits.
+const STRIDE_LIMIT: i32 = 1 << 25;
+/// Maximum bytes of the frame: bodies that need more spill too much to be worth compiling.
+const FRAME_LIMIT: i32 = 1 << 16;
+
+/// Layout of the stack frame.
+pub struct Frame {
+    size: i32,
+}
+
+impl Frame {
+    /// The frame after the words of the accesses.
+    pub fn new(accesses: &[Access]) -> Frame {
+        Frame { size: FRAME_WORDS + 8 * accesses.len() as i32 }
+    }
+    /// Reserves a word per access; returns the offset of the first.
+    pub fn words(&mut self, accesses: &[Access]) -> i32 {
+        let start = self.size;
+        self.size += 8 * accesses.len() as i32;
+        start
+    }
+    /// Reserves `n` vectors; returns the offset of the first.
+    pub fn vectors(&mut self, n: usize) -> i32 {
+        let start = (self.size + 63) & !63;
+        self.size = start.saturating_add(i32::try_from(64 * n).unwrap_or(i32::MAX)).min(2 * FRAME_LIMIT);
+        start
+    }
+    /// Bytes of the frame; `None` if it is too large.
+    pub fn size(&self) -> Option<i32> {
+        (self.size <= FRAME_LIMIT).then_some(self.size)
+    }
+}
+
+/// Linear code of a map body. `None` if the frame is too large.
+pub fn linear(map: &mut Map, streaming: bool) -> Option<Linear> {
+    let Map { body, v, main, single, tail, loops, .. } = map;
+    let (main, single, tail) = (allocated(main), single.as_ref().map(allocated), allocated(tail));
+    let mut layout = Frame::new(&body.accesses);
+    let mut e = Emit::new(v, &body.accesses);
+    e.slots = layout.vectors(v.slots.len());
+    e.scratch = layout.vectors(1);
+    let places = [Some(main), single, Some(tail)].into_iter().flatten().map(|p| p.1.places).max();
+    e.spills = layout.vectors(places.unwrap_or(0) as usize);
+    loop_code::place(loops, v, &mut |n| layout.vectors(n));
+    e.loops = loops;
+    e.streaming = if streaming { body.accesses.len() as u16 } else { 0 };
+    if body.stores.iter().any(|s| s.combine.is_some()) {
+        // Rows of accumulating stores are far apart and short, so they are prefetched.
+        e.ahead = loads_in_rows(body, body.accesses.len(), AccessClass::Contiguous);
+    }
+    e.descents = loads_in_rows(body, body.accesses.len(), AccessClass::Reversed);
+    e.choose_pointers();
+    let (exit, leave, row) = (e.code.label(), e.code.label(), e.code.label());
+    e.code.push(Line::Enter { frame: layout.size()?, phases: false, leave });
+    e.code.branch_imm(Cond::Equal, Gpr::Count, 0, leave);
+    e.access_words(FRAME_WORDS, exit);
+    e.fill_slots(false);
+    e.code.bind(row);
+    e.row_start();
+    e.code.push(Line::Set { to: Gpr::Position, value: 0 });
+    let end = e.code.label();
+    e.main_loop(main);
+    if let Some(single) = single {
+        e.single_steps(single);
+    }
+    e.tail_loop(tail, end);
+    e.code.bind(end);
+    e.next_row(FRAME_ROWS, row);
+    e.leave(exit, leave, streaming);
+    Some(e.code)
+}
+
+impl Emit<'_> {
+    /// Assigns registers to the pointers of the step.
+    pub fn choose_pointers(&mut self) {
+        self.pointers.clear();
+        for &x in &self.v.effects {
+            let i = self.v.inst(x);
+            if matches!(i.op, Op::Store(_)) {
+                self.want_pointer(i.aux as u32 as u64);
+            }
+        }
+        for i in &self.v.insts {
+            if matches!(i.op, Op::Load(_) | Op::Merge(..) | Op::Gather | Op::StepLow) {
+                self.want_pointer(i.aux as u32 as u64);
+            }
+        }
+    }
+    fn want_pointer(&mut self, p: u64) {
+        let next = self.pointers.len() + self.rows as usize;
+        if self.pointers.iter().all(|q| q.0 != p) && next < self.target.pointers {
+            self.pointers.push((p, Gpr::Pointer(next as u8)));
+        }
+    }
+
+    /// Word 0 of an access, advanced by rows.
+    fn word(&self, access: u16) -> Mem {
+        frame(FRAME_WORDS + 8 * access as i32)
+    }
+
+    /// Copies word 0 of every access to the frame, from `to` on, where rows advance it; strides out of range jump to
+    /// `exit`.
+    pub fn access_words(&mut self, to: i32, exit: Label) {
+        for (i, access) in self.accesses.iter().enumerate() {
+            if access.class == AccessClass::Strided && access.operand.is_some() {
+                self.code.load(Gpr::A, self.arg(i as u16, 2));
+                self.code.add_const(Gpr::A, STRIDE_LIMIT);
+                self.code.branch_imm(Cond::AboveEqual, Gpr::A, 2 * STRIDE_LIMIT, exit);
+            }
+            self.code.load(Gpr::A, self.arg(i as u16, 0));
+            self.code.store(frame(to + 8 * i as i32), Gpr::A);
+        }
+    }
+
+    /// Advances every access by a row, and jumps to `row` if the counter at `left` has rows left.
+    pub fn next_row(&mut self, left: i32, row: Label) {
+        for access in 0..self.accesses.len() as u16 {
+            self.code.load(Gpr::A, self.arg(access, 1));
+            self.code.push(Line::AddTo { to: self.word(access), from: Gpr::A });
+        }
+        self.code.push(Line::CountDown { at: frame(left), to: row });
+    }
+
+    /// The end of a function: rejected calls arrive at `exit`, others fall through or jump to `leave`.
+    pub fn leave(&mut self, exit: Label, leave: Label, streaming: bool) {
+        self.code.push(Line::Jump(leave));
+        self.code.bind(exit);
+        self.code.push(Line::Set { to: Gpr::Faults, value: 1 });
+        self.code.bind(leave);
+        self.code.push(Line::Leave { fence: streaming });
+    }
+
+    /// Fills the slots and loads the pointers of a row.
+    pub fn row_start(&mut self) {
+        self.fill_slots(true);
+        for (p, r) in self.pointers.clone() {
+            self.code.load(r, self.pointer_home(p));
+        }
+    }
+
+    /// Fills the frame vectors that change by row, or those that do not.
+    pub fn fill_slots(&mut self, by_row: bool) {
+        for (i, s) in self.v.slots.clone().into_iter().enumerate() {
+            if !matches!(s.source, Source::Tail | Source::Value(_) | Source::Iteration(_)) && s.by_call() != by_row {
+                self.fill_slot(i as u64, s);
+            }
+        }
+    }
+
+    fn fill_slot(&mut self, i: u64, s: Slot) {
+        let home = self.slot_at(i);
+        match s.source {
+            Source::Scalar(slot) => {
+                let word = self.accesses.len() * ACCESS_WORDS + slot as usize;
+                let word = at(Gpr::Args, word as i32 * 8);
+                if s.dtype != DType::Bool {
+                    return self.spread(word, s.lane, home);
+                }
+                self.code.load(Gpr::A, word);
+                self.code.push(Line::Negate(Gpr::A));
+            }
+            Source::Stride(access) => return self.spread(self.arg(access, 2), s.lane, home),
+            Source::Word(access) => return self.spread(self.word(access), s.lane, home),
+            Source::Low(access) => {
+                self.code.load(Gpr::A, self.word(access));
+                self.code.push(Line::AndConst { to: Gpr::A, value: 3 });
+            }
+            Source::Uniform(access) => {
+                self.code.load(Gpr::B, self.word(access));
+                let from = at(Gpr::B, 0);
+                if s.dtype.size() >= 4 {
+                    return self.spread(from, s.lane, home);
+                }
+                self.code.push(Line::LoadElement { to: Gpr::A, from, dtype: s.dtype });
+            }
+            Source::Tail | Source::Value(_) | Source::Iteration(_) => {}
+        }
+        self.code.store(home, Gpr::A);
+        if matches!(s.source, Source::Uniform(_)) && s.dtype == DType::F16 {
+            self.code.push(Line::WidenHalf(home));
+        }
+        self.spread(home, s.lane, home);
+    }
+
+    /// Broadcasts the element at `from` to a frame vector. (Register 0 is free between steps.)
+    pub fn spread(&mut self, from: Mem, lane: u8, to: Mem) {
+        self.code.push(Line::Broadcast { to: 0, from: Operand::Mem(from), lane });
+        self.code.store_vector(to, 0);
+    }
+
+    /// Unrolled steps from position 0 while a whole stride is left.
+    pub fn main_loop(&mut self, main: Allocated) {
+        let stride = self.v.lanes as i32 * main.0.copies as i32;
+        let (top, rest) = (self.code.label(), self.code.label());
+        self.code.branch_imm(Cond::Below, Gpr::Count, stride, rest);
+        for &(val, r) in &main.1.hoisted {
+            self.reload(main, val, r);
+        }
+        self.code.push(Line::Align);
+        self.code.bind(top);
+        self.prefetch(stride);
+        self.steps(main);
+        self.code.add_const(Gpr::Position, stride);
+        self.code.address(Gpr::A, at(Gpr::Position, stride));
+        self.code.branch(Cond::BelowEqual, Gpr::A, Gpr::Count, top);
+        self.code.bind(rest);
+    }
+
+    /// Single steps while a whole step is left: all but the last step of rows shorter than the main loop's stride.
+    fn single_steps(&mut self, single: Allocated) {
+        let lanes = self.v.lanes as i32;
+        let (top, rest) = (self.code.label(), self.code.label());
+        self.code.address(Gpr::A, at(Gpr::Position, lanes));
+        self.code.branch(Cond::Above, Gpr::A, Gpr::Count, rest);
+        self.code.bind(top);
+        self.steps(single);
+        self.code.add_const(Gpr::Position, lanes);
+        self.code.address(Gpr::A, at(Gpr::Position, lanes));
+        self.code.branch(Cond::BelowEqual, Gpr::A, Gpr::Count, top);
+        self.code.bind(rest);
+    }
+
+    /// Prefetches the elements a row ahead of the next `points` points.
+    fn prefetch(&mut self, points: i32) {
+        for (access, size) in self.ahead.clone() {
+            self.code.load(Gpr::A, self.arg(access, 1));
+            if self.rows {
+                // Earlier passes have read the rows of this group already.
+                self.code.push(Line::Mul { to: Gpr::A, from: frame(FRAME_GROUP) });
+            }
+            self.code.push(Line::Add { to: Gpr::A, from: self.word(access) });
+            for line in (0..points * size as i32).step_by(LINE) {
+                self.code.push(Line::Prefetch(Mem { base: Gpr::A, index: Some((Gpr::Position, size)), disp: line }));
+            }
+        }
+        for (access, size) in self.descents.clone() {
+            self.code.load(Gpr::A, self.arg(access, 1));
+            self.code.push(Line::ShiftLeft(Gpr::A, ROWS_AHEAD_LOG));
+            self.code.push(Line::Add { to: Gpr::A, from: self.word(access) });
+            self.code.push(Line::Copy { to: Gpr::B, from: Gpr::Position });
+            self.code.push(Line::Negate(Gpr::B));
+            for line in (0..points * size as i32).step_by(LINE) {
+                self.code.push(Line::Prefetch(Mem { base: Gpr::A, index: Some((Gpr::B, size)), disp: -line }));
+            }
+        }
+    }
+
+    /// Masked steps to the end of the row.
+    pub fn tail_loop(&mut self, tail: Allocated, end: Label) {
+        let last = self.code.label();
+        self.code.branch(Cond::AboveEqual, Gpr::Position, Gpr::Count, end);
+        for &(val, r) in &tail.1.hoisted {
+            self.reload(tail, val, r);
+        }
+        self.code.bind(last);
+        self.masked_step(tail);
+        self.code.branch(Cond::Below, Gpr::Position, Gpr::Count, last);
+    }
+
+    /// A step whose lanes past the end of the row are masked.
+    pub fn masked_step(&mut self, tail: Allocated) {
+        self.code.push(Line::TailMask { lanes: self.v.lanes as u8, inside: self.slots });
+        self.steps(tail);
+        self.code.add_const(Gpr::Position, self.v.lanes as i32);
+    }
+}

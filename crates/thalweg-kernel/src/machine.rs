@@ -1,0 +1,31 @@
+//! Facts about the machine behind a device, for the planner.
+
+/// Facts about a device's machine that decide how its programs cut a kernel: `Device::machine` reports them, the cost
+/// model counts calls, strips and cache misses by them. Times are no facts; they are measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Machine {
+    /// Bytes of the private caches of a core that programs are cut for: of a strip of an outer-axis reduction, and of a
+    /// row that is read several times.
+    pub private_cache: u64,
+    /// Stride in bytes at which cache lines map to few cache sets, so that they evict each other.
+    pub conflict_stride: u64,
+    /// Minimum and maximum columns of a strip of an outer-axis reduction.
+    pub strip_columns: (u64, u64),
+    /// Maximum columns of a matrix whose outer-axis reduction runs as joined long rows.
+    pub joined_columns: u64,
+    /// Maximum points of a call through a table of positions.
+    pub table_points: u64,
+}
+
+impl Default for Machine {
+    /// A core of current x86-64 servers: for plans without a device, and for devices without figures of their own.
+    fn default() -> Machine {
+        Machine {
+            private_cache: 512 << 10,
+            conflict_stride: 1024,
+            strip_columns: (64, 2048),
+            joined_columns: 128,
+            table_points: 2048,
+        }
+    }
+}
