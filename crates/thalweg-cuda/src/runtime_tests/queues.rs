@@ -120,7 +120,7 @@ fn a_thread_waits_for_what_another_one_computes() {
 }
 
 #[test]
-fn memory_is_used_again_behind_what_used_it() {
+fn memory_is_reused_after_its_last_use() {
     let b = bench();
     let mut results = vec![];
     for n in 0..40u64 {
@@ -164,7 +164,7 @@ fn who_takes_a_buffer_over_waits_for_its_readers() {
 }
 
 #[test]
-fn memory_goes_back_to_the_driver_behind_what_uses_it() {
+fn memory_is_released_after_its_last_use() {
     let b = bench();
     for n in 0..20 {
         let (x, y) = (b.small(), b.small());
@@ -244,7 +244,7 @@ fn independent_work_waits_for_nothing() {
 }
 
 #[test]
-fn a_gpu_copies_from_another_one_behind_what_wrote_and_before_what_comes_next() {
+fn copies_between_gpus_follow_the_writer_and_precede_later_work() {
     let (here, there) = (bench(), bench());
     for n in 0..30 {
         let (x, to) = (there.big(n), here.pool.allocate(BIG).unwrap());
