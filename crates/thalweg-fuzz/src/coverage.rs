@@ -13,7 +13,9 @@ use thalweg_runtime::Error;
 const SIDES: [&str; 2] = ["within", "beyond"];
 
 /// Sides that programs cannot take: whether on a CPU (else on an emulated GPU), threshold, side, reason.
-const EXEMPT: [(bool, &str, usize, &str); 21] = [
+const EXEMPT: [(bool, &str, usize, &str); 23] = [
+    (true, "thalweg-fusion.max_accesses", 0, "asked where arguments are bounded: on GPUs"),
+    (true, "thalweg-fusion.max_accesses", 1, "asked where arguments are bounded: on GPUs"),
     (true, "thalweg-fusion.max_fold_stores", 0, "asked where kernels compile long: on GPUs"),
     (true, "thalweg-fusion.max_fold_stores", 1, "asked where kernels compile long: on GPUs"),
     (true, "thalweg-fusion.max_siblings", 0, "GPUs group products; a CPU has no launches to save"),
