@@ -33,7 +33,8 @@ pub struct Tile {
     pub k: u32,
     /// Warps along rows and along columns. On CUDA cores, as many threads form a grid of 16 × 16.
     pub warps: [u32; 2],
-    /// Pipeline stages in shared memory.
+    /// Buffers of the software pipeline in shared memory, at least 2 (double buffering): one is multiplied while the
+    /// others are filled.
     pub stages: u32,
     /// Resident blocks per multiprocessor, a hint for register allocation (launch bounds).
     pub blocks: u32,

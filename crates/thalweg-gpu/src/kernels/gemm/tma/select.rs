@@ -1,4 +1,5 @@
-//! Lowering of warp-specialized TMA GEMMs, of two narrow factors in memory (sm_90).
+//! Lowering of TMA GEMMs of two narrow factors in memory (sm_90), by warp specialization: one producer thread copies,
+//! warpgroups multiply.
 //!
 //! In: a contraction that [`crate::kernels::gemm::select::fits`]. Out: one launch, or nothing where a factor cannot be copied by boxes.
 //!
