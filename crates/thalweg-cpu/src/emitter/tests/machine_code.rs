@@ -1,7 +1,7 @@
 //! Hashes of emitted machine code, to show that a change of the emitter does not change what it emits.
 //!
 //! ```sh
-//! THALWEG_CODE_HASHES=/tmp/before cargo nextest run -p thalweg-cpu --run-ignored only machine_code
+//! CODE_HASHES=/tmp/before cargo nextest run -p thalweg-cpu --run-ignored only machine_code
 //! ```
 //! writes one line per function: name, instruction set, FNV-1a hash of its bytes or the reason of a refusal. Run it
 //! before and after the change, and compare the files with `diff`.
@@ -179,7 +179,7 @@ fn machine_code() {
         }
     }
     println!("{} functions", out.lines().count());
-    if let Ok(path) = std::env::var("THALWEG_CODE_HASHES") {
+    if let Ok(path) = std::env::var("CODE_HASHES") {
         std::fs::write(path, out).unwrap();
     }
 }
