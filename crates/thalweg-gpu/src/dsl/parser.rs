@@ -12,9 +12,9 @@ pub(super) type Read<T> = Result<T, String>;
 /// Memory model of an operand's accesses.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Memory {
-    /// In order, since other operands may alias it.
+    /// Ordered: accesses keep their order, since other operands may alias it.
     Ordered,
-    /// In any order.
+    /// Scratch memory: accesses may be reordered, since no other operand aliases it.
     Scratch,
 }
 
