@@ -53,7 +53,7 @@ impl Bench {
         }
     }
 
-    /// Overwrites a buffer, as a run does with an input that dies.
+    /// Adds `n` to the first number of a buffer in place, like a run that reuses a dead input's buffer for its result.
     fn add(&self, to: &Buffer, n: u64) {
         to.uses().renew();
         self.put(0, &[to], [to.address() as u64, n]);

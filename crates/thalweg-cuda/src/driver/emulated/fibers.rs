@@ -31,7 +31,8 @@ const PATIENCE: u64 = 1 << 10;
 /// Result of a shuffle from a thread that did not take part.
 const NOBODY: u64 = 0xa5a5_a5a5_a5a5_a5a5;
 
-/// Layout as in emulated.cpp: what a kernel knows of the launch, and its call back into the scheduler.
+/// Data that a kernel shares with the scheduler: indices, shared memory, and the callback for barriers. Same layout as
+/// in emulated.cpp.
 #[repr(C)]
 pub(super) struct Runtime {
     pub(super) thread: [u32; 3],
@@ -60,10 +61,10 @@ static RUNNING: AtomicPtr<Scheduler> = AtomicPtr::new(null_mut());
 struct Thread {
     /// Stack pointer while it waits.
     stack: *mut u8,
-    /// Wait kind, and mask of the threads that it waits for.
+    /// Kind of the wait, and mask of the threads that it waits for.
     kind: u32,
     mask: u32,
-    /// Value that it brought, then its result.
+    /// Value that the thread passed to a shuffle or vote, then its result.
     value: u64,
     source: u32,
 }
@@ -376,7 +377,8 @@ impl Scheduler {
         self.idle.pop().or_else(|| self.new_stack())
     }
 
-    /// Thread that polls next: one of the late warp only every [`PATIENCE`] polls, or where no other thread polls.
+    /// Removes and returns the thread that polls next: the first one in the queue that is not of the late warp. Every
+    /// [`PATIENCE`]-th poll, or where only the late warp polls, it is the first one of all.
     fn next_poller(&mut self) -> Option<usize> {
         self.looks += 1;
         let in_time = |&t: &usize| Some(t / 32) != self.block.late;

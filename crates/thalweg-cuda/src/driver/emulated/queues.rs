@@ -28,7 +28,7 @@ pub(super) struct Moment {
     queue: usize,
     /// Number of the queue's items before it.
     position: u64,
-    /// Time at which it happened in nanoseconds, 0 before.
+    /// Time at which the queue reached it, in nanoseconds; 0 before.
     at: Arc<AtomicUsize>,
 }
 
@@ -36,11 +36,11 @@ type Do = Box<dyn FnOnce(&EmulatedState) -> Result<(), Error> + Send>;
 
 /// An item of a queue.
 pub(super) enum Item {
-    /// Work.
+    /// Work: a function that runs when the queue reaches it.
     Do(Do),
-    /// Wait: later items follow that event.
+    /// Wait: later items run after this event.
     After(Moment),
-    /// Event.
+    /// Event record: stores the time when the queue reaches this item.
     Here(Arc<AtomicUsize>),
 }
 
