@@ -169,7 +169,7 @@ impl Expr {
         Expr::Name(name.into(), ty)
     }
 
-    /// Its type.
+    /// Type of the value.
     pub fn ty(&self) -> Type {
         match self {
             Expr::Name(_, ty)
@@ -290,7 +290,7 @@ impl Expr {
 }
 
 impl Slot {
-    /// Its first word as a program reads it, converted to `ty`.
+    /// Reads the argument's first word, converted to `ty`.
     pub fn read(&self, ty: Type) -> Expr {
         Expr::Param(self.clone()).to(ty)
     }

@@ -39,7 +39,7 @@ impl Kind {
         }
     }
 
-    /// Type that programs read it as.
+    /// Type that programs read an argument of this kind as.
     pub fn ty(self) -> Type {
         match self {
             Kind::U32 | Kind::Divisor => Type::U32,
@@ -59,17 +59,17 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// Index of its first word.
+    /// Index of the argument's first word.
     pub fn word(&self) -> usize {
         self.word
     }
 
-    /// Its kind.
+    /// Kind of the argument.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Its name, empty in a layout without names.
+    /// Name of the argument; empty in a layout without names.
     pub fn name(&self) -> &str {
         self.name.as_deref().unwrap_or_default()
     }

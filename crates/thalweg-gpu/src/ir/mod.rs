@@ -309,22 +309,22 @@ impl Statement {
 /// A kernel: the program of each thread.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Kernel {
-    /// Its name.
+    /// Name of the kernel's function.
     pub name: &'static str,
     /// Threads per block, in one dimension.
     pub block: u32,
     /// Resident blocks per multiprocessor, if specified (launch bounds).
     pub blocks: Option<u32>,
-    /// Its arguments.
+    /// Kernel arguments.
     pub params: Layout,
-    /// Definitions that its routines need.
+    /// Definitions that the kernel's routines need.
     pub definitions: Vec<Definition>,
     /// Program of a thread.
     pub body: Vec<Statement>,
 }
 
 impl Kernel {
-    /// Whether it copies boxes by tensor maps in its argument (TMA).
+    /// Whether the kernel copies boxes by tensor maps among its arguments (TMA).
     pub fn has_maps(&self) -> bool {
         fn any(body: &[Statement]) -> bool {
             body.iter().any(|s| match s {

@@ -12,7 +12,7 @@ use thalweg_kernel::Along;
 pub struct CombineClass {
     /// The combine.
     pub of: Loop,
-    /// Fold or scan.
+    /// Mode: fold or scan.
     pub along: Along,
 }
 

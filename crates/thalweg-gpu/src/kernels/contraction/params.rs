@@ -3,11 +3,11 @@
 use crate::params::{Address, OptionalAddress, params};
 
 params! {
-    /// Arguments of a library's GEMM, which is column-major: its left side is our right factor.
+    /// Arguments of a library's GEMM, which is column-major: its left operand is our B.
     pub struct LibraryParams() filled by LibraryArguments {
-        /// Left side.
+        /// Left operand (our B).
         left: Address,
-        /// Right side.
+        /// Right operand (our A).
         right: Address,
         /// Result.
         result: Address,

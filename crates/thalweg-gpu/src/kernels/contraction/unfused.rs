@@ -1,5 +1,5 @@
-//! Unfused fallback: a contraction as several launches. Factors are computed to scratch memory, then comes the product,
-//! then the epilogue (which may be fused with the product).
+//! Unfused fallback: a contraction as several launches. Operands are computed to scratch memory, then comes the
+//! product, then the epilogue (which may be fused with the product).
 //!
 //! In: any contraction. Out: ordinary launches of maps, row kernels and products. Every contraction can take this form.
 //! It is chosen where a library's product is faster than a fused kernel of our own.
@@ -58,7 +58,7 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
         scalars += f.scalars as u16;
     }
     if c.factors.iter().any(Option::is_some) {
-        // The rest of the contraction has its factors in memory: it takes any form.
+        // The rest of the contraction has its operands in memory: it takes any form.
         let (rest, of_rest) = crate::kernels::contraction::without_factors(c, g);
         let mut all = sides.to_vec();
         all.extend(take(c.epilogue.as_ref().map_or(1, |e| (e.reads - 1 + e.writes) as usize)));
