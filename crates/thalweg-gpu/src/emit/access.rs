@@ -20,7 +20,7 @@ pub struct Accesses<'a> {
     pub class: &'a SpaceClass,
     /// Kernel arguments.
     pub params: &'a SpaceParams,
-    /// Prefix of access numbers in names, where a kernel has several bodies: `p` of `pa0`.
+    /// Tag in the names of accesses, where a kernel has several bodies: `a` in `pa0`.
     pub tag: &'static str,
 }
 

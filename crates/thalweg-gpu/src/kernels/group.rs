@@ -15,7 +15,7 @@ use crate::target::Target;
 use crate::tunable::TUNABLES;
 use std::sync::Arc;
 
-/// Sizes of arguments, in words: few, so that sources are the same more often.
+/// Sizes in words that the arguments of a group are padded to: few, so that more groups share a source.
 const SIZES: [usize; 5] = [128, 256, 512, 1536, 4095];
 
 /// Whether a draft can be a component: it shares no counters with others, and its blocks depend only on their number.
@@ -48,7 +48,7 @@ pub fn join(plan: &mut Plan, which: &[usize], target: &dyn Target) {
     }
 }
 
-/// Merges drafts of one kind, as many in each launch as its argument holds.
+/// Merges drafts that have the same block size and kind, as many in each launch as its arguments have space for.
 fn pack(plan: &mut Plan, drafts: Vec<Draft>, target: &dyn Target) {
     let most = (target.chip().arguments / 8).min(SIZES[SIZES.len() - 1]);
     let (mut now, mut words, mut classes, mut blocks): (Vec<Draft>, usize, Vec<Arc<Skeleton>>, u64) =
@@ -76,12 +76,12 @@ params! {
     pub struct GroupParams(parts: usize) filled by GroupArguments {
         /// Number of components.
         count: U32,
-        /// Each component's first block, the word of its arguments, and its class, packed.
+        /// First block, index of the first argument word, and class of each component, packed.
         heads: Vec<I64> = each(parts, I64::declare),
     }
 }
 
-/// Adds the launch of some drafts.
+/// Adds one launch for all of these drafts; a single draft stays as it is.
 fn finish(plan: &mut Plan, drafts: Vec<Draft>, mut parts: Vec<Arc<Skeleton>>, most: usize) {
     if drafts.len() < 2 {
         plan.stages.extend(drafts);

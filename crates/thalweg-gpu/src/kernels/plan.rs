@@ -1,6 +1,6 @@
 //! Launch plans: launches with their arguments, and scratch memory, before there is code for them.
 //!
-//! Plain data, which `lower` computes from kernels and a device binds.
+//! Plain data, which kernel families fill and a device binds.
 
 pub use crate::params::RuntimeArgument;
 

@@ -21,7 +21,7 @@ pub(super) struct Point {
     pub(super) seen: Option<Vec<Statement>>,
 }
 
-/// Prefixes of the names of the score bodies' accesses.
+/// Tags of the score bodies in the names of their accesses (`pa0`, `pb0`).
 const TAGS: [&str; 2] = ["a", "b"];
 
 /// A score body with its environment.

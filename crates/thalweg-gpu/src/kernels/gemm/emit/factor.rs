@@ -24,7 +24,7 @@ pub(super) enum Factor<'a> {
     Computed(Computed<'a>),
 }
 
-/// Prefixes of the names of A's and B's accesses.
+/// Tags of A and B in the names of their accesses (`pa0`, `pb0`).
 const TAGS: [&str; 2] = ["a", "b"];
 
 impl<'a> Factor<'a> {

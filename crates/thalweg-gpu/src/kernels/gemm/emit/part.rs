@@ -11,14 +11,14 @@ use crate::params::FaultAddress;
 use thalweg_ir::DType;
 use thalweg_kernel::Body;
 
-/// Emitter of a body: class, kernel arguments, and prefix of names.
+/// Emitter of a body: class, kernel arguments, and tag in names.
 #[derive(Clone, Copy)]
 pub(crate) struct BodyEmitter<'a> {
     pub(crate) class: &'a BodyClass,
     pub(crate) params: &'a BodyParams,
     /// Kernel argument of the fault slot.
     pub(crate) fault: &'a FaultAddress,
-    /// Prefix of the names of the body's accesses.
+    /// Tag in the names of the body's accesses: `a` in `pa0`.
     pub(crate) tag: &'static str,
     pub(crate) native: Native<'a>,
 }

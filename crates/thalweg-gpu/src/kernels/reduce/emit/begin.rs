@@ -19,7 +19,7 @@ impl Rows<'_> {
         used
     }
 
-    /// Statements before all phases.
+    /// Emits the statements before all phases.
     pub(super) fn begin(&self) -> Vec<Statement> {
         let t = self.t;
         let used = self.used();
@@ -77,7 +77,7 @@ impl Rows<'_> {
         out
     }
 
-    /// Declares the block's segment of a row; returns the number of its tile of rows.
+    /// Emits the block's segment of a row; returns the index of its tile of rows.
     fn chunk(&self, out: &mut Vec<Statement>) -> Expr {
         let t = self.t;
         let set = |name: &str, value: Expr| Statement::Let(name.into(), value);
