@@ -56,9 +56,9 @@ pub struct Chip {
 }
 
 impl Chip {
-    /// Number of blocks of a launch that may wait for one another, each alone on a multiprocessor if need be. An eighth
-    /// of the multiprocessors: if eight such launches have all begun and none is complete, the first of them still
-    /// finds free multiprocessors.
+    /// Maximum number of blocks of a launch that may wait for one another, each alone on a multiprocessor if need be.
+    /// An eighth of the multiprocessors: if eight such launches have all begun and none is complete, the first of them
+    /// still finds free multiprocessors.
     pub fn coresident_blocks(&self) -> usize {
         (self.multiprocessors as usize / 8).clamp(1, MAX_CORESIDENT_BLOCKS)
     }

@@ -33,7 +33,7 @@ impl<'a> Domain<'a> {
     }
 }
 
-/// Accesses that a body loads through, and whether by data-dependent indices.
+/// Accesses that a body loads through, each with whether its indices are data-dependent (gathers).
 fn loads(body: &Body) -> Vec<(usize, bool)> {
     let of = |node: &Node| match *node {
         Node::Load { access } => Some((access as usize, false)),
@@ -128,7 +128,7 @@ pub fn staged(
     moved
 }
 
-/// Traffic of bytes that one launch writes and another one reads.
+/// Traffic of scratch memory: `bytes` that one launch writes and another one reads.
 pub fn scratch(bytes: u64) -> Moved {
     Moved { read: bytes, written: bytes, ..Moved::default() }
 }

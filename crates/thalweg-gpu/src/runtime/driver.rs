@@ -32,7 +32,7 @@ pub struct FunctionInfo {
 /// A function on the device.
 #[derive(Clone, Debug)]
 pub struct Function {
-    /// The driver's handle.
+    /// The driver's handle of the function.
     pub handle: usize,
     /// Keeps the code loaded.
     pub module: Arc<dyn Module>,
@@ -91,7 +91,7 @@ pub trait Event: Send + Sync + Debug {
     /// When the device fails.
     fn since(&self, earlier: &dyn Event) -> Result<f64, Error>;
 
-    /// The driver's handle, for `since`.
+    /// The driver's handle of the event, for `since`.
     fn handle(&self) -> usize;
 }
 
@@ -116,7 +116,7 @@ pub trait Driver: Any + Send + Sync + Debug {
         true
     }
 
-    /// Driver with its version; `None` where launches compute nothing, and take no time.
+    /// Name of the driver with its version; `None` where launches compute nothing, and take no time.
     fn version(&self) -> Option<String>;
 
     /// Allocates memory for work that is submitted to the queue from now on, aligned to 256 bytes; `None` when there is

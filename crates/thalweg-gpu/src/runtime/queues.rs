@@ -19,12 +19,12 @@ use thalweg_runtime::{Buffer, Error, count};
 pub struct Queues {
     order: Arc<Order>,
     device: String,
-    /// Created when a thread first needs them.
+    /// Queues for kernels, each created when a thread first needs it.
     compute: [OnceLock<Queue>; COMPUTE],
     making: Mutex<()>,
 }
 
-/// Numbers in use by threads; a thread that ends frees its number.
+/// Thread numbers in use; a thread that ends frees its number.
 static TAKEN: Mutex<Vec<bool>> = Mutex::new(vec![]);
 
 struct Number(usize);

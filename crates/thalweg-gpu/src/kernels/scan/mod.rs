@@ -11,7 +11,7 @@ use thalweg_ir::{DType, ScanOp};
 pub struct ScanClass {
     /// The operation.
     pub op: ScanOp,
-    /// Scans from the end.
+    /// Whether it scans from the end.
     pub reverse: bool,
     /// Dtype of the elements.
     pub dtype: DType,
@@ -22,11 +22,11 @@ pub struct ScanClass {
 /// Division of rows among threads.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ScanStrategy {
-    /// A thread per row, terms in order.
+    /// One thread per row, terms in order.
     InOrder,
     /// Several threads of a warp per row.
     WithinWarp,
-    /// One or several blocks per row, of one to eight warps.
+    /// One or several blocks per row. A block has one to eight warps.
     Blocks,
     /// One or several columns of a block's threads per row. Neighbouring columns have neighbouring rows.
     Columns,
@@ -46,20 +46,20 @@ pub const WARP: usize = 32 * POINTS;
 pub struct RowScan {
     /// The operation.
     pub op: ScanOp,
-    /// Scans from the end; of a sort: descending.
+    /// Whether it scans from the end; for a sort, whether it is descending.
     pub reverse: bool,
     /// Dtype of the elements.
     pub dtype: DType,
     /// Number of rows.
     pub rows: usize,
-    /// Points of a row.
+    /// Number of points of a row.
     pub points: usize,
     /// Stride from row to row, in elements.
     pub row_step: usize,
     /// Stride from point to point, in elements.
     pub point_step: usize,
-    /// Region of the elements.
+    /// Region of scratch memory of the elements.
     pub from: u16,
-    /// Region of the result; may be the same.
+    /// Region of scratch memory of the result; may be that of the elements.
     pub to: u16,
 }
