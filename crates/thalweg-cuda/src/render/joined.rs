@@ -9,7 +9,7 @@ use super::Source;
 use std::fmt::Write;
 use thalweg_gpu::kernels::GroupClass;
 
-/// First words of a kernel's function.
+/// Beginning of a kernel function's definition, by which it is found in a source.
 const FUNCTION: &str = "extern \"C\" __global__";
 
 /// Definitions before a component's function, a line each: of its monoids (`struct`), or of the states of its online
@@ -28,7 +28,7 @@ fn statements(part: &Source) -> &str {
     &own[begin..end]
 }
 
-/// Source after the prelude.
+/// Source of a grouped launch, after the prelude.
 pub fn source(class: &GroupClass) -> String {
     let (block, words) = (class.block, class.words);
     let parts: Vec<Source> = class.parts.iter().map(|part| super::source(part)).collect();

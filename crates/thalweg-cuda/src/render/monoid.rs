@@ -34,13 +34,13 @@ pub fn name(op: Monoid, dtype: DType) -> String {
     format!("{}_{}", op.row().name, held(dtype))
 }
 
-/// Definition of that struct.
+/// Definition of the struct of a fold's combine operation.
 pub fn definition(op: Monoid, dtype: DType) -> String {
     let (name, h, of) = (name(op, dtype), held(dtype), combined(op, dtype, "x", "y"));
     format!("struct {name} {{ FN static {h} of({h} x, {h} y) {{ return {of}; }} }};\n")
 }
 
-/// Accumulator of a scan.
+/// Accumulator of a scan, as CUDA C++.
 pub struct Running {
     /// Type of the accumulator.
     pub wide: &'static str,

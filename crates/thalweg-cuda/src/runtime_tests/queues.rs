@@ -1,6 +1,6 @@
 //! Tests that work waits for what it depends on, and for nothing else. The emulated GPU runs a queue when somebody
-//! waits for it: a missing wait exposes old contents. (Without `Driver::after` in `Order::wait_for`, the first five
-//! fail.)
+//! waits for it, so a missing wait exposes old contents. (Without `Driver::after` in `Order::wait_for`, the first five
+//! tests fail.)
 
 use crate::driver::{Driver, Emulated, Function, Launch};
 use std::sync::Arc;
