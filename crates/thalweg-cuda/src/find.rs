@@ -91,7 +91,7 @@ impl Sought {
         u32::from(matches!(self, Sought::Cufft | Sought::Cusolver))
     }
 
-    /// Advice what to install.
+    /// Advice on which package to install.
     fn advice(self) -> String {
         let (variable, [newest, ..]) = (self.variable().name, MAJORS);
         match self {

@@ -207,7 +207,7 @@ impl Params for Padding {
 /// Base of an access: address of its operand, or offset of its first element where it has none.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum AccessBase {
-    /// Address.
+    /// Address of the first element, known at each run.
     Address(RuntimeArgument),
     /// Offset in elements.
     Offset(isize),

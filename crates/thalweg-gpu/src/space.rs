@@ -13,7 +13,7 @@ use thalweg_kernel::{Access, AccessGeometry, IndexMap, dims};
 /// Stride of an access along the lane dimension, whose neighbouring points a thread takes as a vector.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Inner {
-    /// Stride 1.
+    /// Stride 1: lanes are neighbours in memory.
     Unit,
     /// Stride 0: all lanes read one element.
     Zero,
@@ -333,9 +333,9 @@ params! {
 params! {
     /// Range of indices along a dimension that a mask admits.
     pub struct BoundsParams() filled by BoundsArguments {
-        /// First index.
+        /// First admitted index.
         low: Stride,
-        /// Index after the last one.
+        /// Index after the last admitted one.
         high: Stride,
     }
 }

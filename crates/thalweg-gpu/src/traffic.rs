@@ -18,7 +18,7 @@ const PRODUCT_TILE: usize = 64;
 /// Index space of a pass.
 #[derive(Clone, Copy)]
 pub struct Domain<'a> {
-    /// Extents.
+    /// Extents of the dimensions.
     pub extents: &'a [usize],
     /// Number of dimensions that number rows.
     pub kept: usize,

@@ -43,7 +43,7 @@ fn options(of: &Skeleton) -> &'static str {
 pub const SCANNED: &str = concat!(include_str!("told.cuh"), include_str!("scanned.cuh"));
 /// Device functions of contractions.
 pub const CONTRACTIONS: &str = include_str!("contraction.cuh");
-/// Device functions of contractions whose factors are copied by tensor maps (TMA).
+/// Device functions of contractions whose operands are copied by tensor maps (TMA).
 pub const TMA_CONTRACTIONS: &str = concat!(include_str!("contraction.cuh"), include_str!("mapped.cuh"));
 /// Device functions for exchange between blocks of a launch.
 pub const EXCHANGE: &str = include_str!("told.cuh");

@@ -8,7 +8,7 @@ use thalweg_kernel::{Node, NodeId, expand};
 
 /// Expression that combines two partial results, the variables `before` and `after`.
 pub fn combined(op: Monoid, dtype: DType, before: &str, after: &str) -> String {
-    // The prelude's extremes return one NaN without further help.
+    // The prelude's maximum and minimum return one NaN without further help.
     let body = expand(&combination(op, dtype, false), &is_native);
     let mut text: Vec<String> = Vec::with_capacity(body.nodes.len());
     let last = body.nodes.len() - 1;
@@ -44,7 +44,7 @@ pub fn definition(op: Monoid, dtype: DType) -> String {
 pub struct Running {
     /// Type of the accumulator.
     pub wide: &'static str,
-    /// Identity.
+    /// Identity of the accumulator, an expression.
     pub identity: String,
     /// Expression that combines two accumulators, `x` before `y`.
     pub combined: String,

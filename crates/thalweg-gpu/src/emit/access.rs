@@ -16,9 +16,9 @@ use thalweg_kernel::Access;
 pub struct Accesses<'a> {
     /// Accesses of the body, followed by its buffers where there are some.
     pub list: &'a [Access],
-    /// Addressing modes.
+    /// Class of the domain, with the addressing mode of each access.
     pub class: &'a SpaceClass,
-    /// Kernel arguments.
+    /// Kernel arguments of domain and accesses.
     pub params: &'a SpaceParams,
     /// Tag in the names of accesses, where a kernel has several bodies: `a` in `pa0`.
     pub tag: &'static str,

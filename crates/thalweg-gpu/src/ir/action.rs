@@ -38,19 +38,19 @@ pub enum Action {
     /// Reduction of registers over the threads of a warp that share rows. The warp is a grid: `wide` threads along
     /// neighbouring rows, 32 / `wide` threads along the points of each row.
     FoldPoints {
-        /// Monoid.
+        /// Monoid that reduces the registers.
         monoid: Monoid,
         /// Dtype of the registers.
         dtype: DType,
         /// Number of threads with neighbouring rows.
         wide: u16,
-        /// Registers.
+        /// Registers to reduce; they receive the results.
         registers: Name,
     },
     /// All-reduce of row segments held by co-resident blocks: each publishes its partial results and waits for those of
     /// the others. All threads of the block must call it.
     FoldBlocks {
-        /// Monoid.
+        /// Monoid that combines partial results.
         monoid: Monoid,
         /// Dtype of the registers.
         dtype: DType,
@@ -69,27 +69,27 @@ pub enum Action {
     },
     /// Pushes a result onto a tree ([`crate::ir::Statement::Tree`]).
     Push {
-        /// Tree.
+        /// Name of the tree.
         tree: Name,
-        /// Result.
+        /// Result to push.
         value: Expr,
     },
     /// Memory fence: this thread's writes are visible to threads of other blocks that are signalled from here on.
     Fence,
     /// Resets a counter of the queue to 0 for the next launch.
     Reset {
-        /// Counters.
+        /// Operand with the counters.
         counters: Name,
-        /// Index.
+        /// Index of the counter.
         at: Expr,
     },
     /// Stores the state of an online fold.
     StoreState {
-        /// Operand.
+        /// Operand in which states are stored.
         operand: Name,
-        /// Offset.
+        /// Offset of the state.
         at: Expr,
-        /// State.
+        /// State to store.
         value: Expr,
     },
     /// Asynchronous copy from global to shared memory (`cp.async`), of 16 bytes or of one element.
@@ -107,7 +107,7 @@ pub enum Action {
     /// Stores a row's elements of bf16 or f16 to memory of any alignment. Each of four neighbouring threads has eight
     /// elements of each block of 32. All threads of the warp must call it.
     StoreInterleaved {
-        /// Operand.
+        /// Operand with the rows.
         operand: Name,
         /// Offset of the row's first element, an i64.
         at: Expr,
@@ -133,9 +133,9 @@ pub enum Action {
     },
     /// Multiplies two small matrices and adds to accumulators of a warp (`mma.sync`).
     Multiply {
-        /// Arithmetic.
+        /// Arithmetic: dtype and shape of the matrices.
         math: Math,
-        /// Four accumulators.
+        /// Four accumulators of the thread.
         sums: (Name, Vec<Expr>),
         /// Four u32 of registers of operand A.
         left: (Name, Vec<Expr>),
@@ -221,7 +221,7 @@ pub enum Action {
         group: u16,
         /// Whether it scans from the end.
         back: bool,
-        /// Registers.
+        /// Registers with the vectors.
         buffer: Name,
         /// Index of the thread within its row.
         thread: Expr,

@@ -35,7 +35,7 @@ pub enum Definition {
         number: u16,
         /// Dtype of the sums.
         dtype: DType,
-        /// Highest power.
+        /// Highest power that is summed.
         power: u8,
         /// Whether the fold is about the mean.
         mean: bool,

@@ -27,7 +27,7 @@ pub struct Plan {
 /// A launch, before there is code for it.
 #[derive(Debug)]
 pub struct Draft {
-    /// The kernel.
+    /// Class key and bodies of the kernel.
     pub kernel: Arc<Skeleton>,
     /// Number of blocks.
     pub grid: [u32; 3],

@@ -54,7 +54,7 @@ pub struct Launch {
     pub block: u32,
     /// Bytes of dynamic shared memory per block.
     pub shared: u32,
-    /// Argument words.
+    /// Words of the kernel arguments.
     pub arguments: Vec<u64>,
     /// Programmatic dependent launch: whether blocks may start while the previous launch ends, since the function waits
     /// by itself.

@@ -33,7 +33,7 @@ pub struct Stage {
 /// A plan, and the compilation unit of each of its launches.
 #[derive(Debug)]
 pub struct Written {
-    /// The launches.
+    /// Plan with the launches.
     pub plan: Plan,
     /// Unit of each launch.
     pub units: Vec<Arc<Unit>>,

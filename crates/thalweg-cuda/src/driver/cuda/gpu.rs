@@ -36,7 +36,7 @@ pub(super) struct Gpu {
     capturing: Mutex<Option<Capturing>>,
 }
 
-/// A queue.
+/// A queue of the GPU: a CUDA stream with its state.
 #[derive(Debug)]
 struct Stream {
     /// Handle of the stream; null until work is submitted.

@@ -20,7 +20,7 @@ params! {
         depth: I64,
         /// Number of tiles of rows.
         row_tiles: U32,
-        /// Fault slot.
+        /// Address of the fault slot.
         fault: FaultAddress,
         /// Number of products in the batch.
         products: U32,

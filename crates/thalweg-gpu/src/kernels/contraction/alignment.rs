@@ -1,11 +1,11 @@
 //! Alignment copies: operands whose rows begin at any address are copied to scratch memory with rows aligned to 16
 //! bytes.
 //!
-//! In: a contraction with a narrow factor in memory that vector copies cannot read, such as gradients of 50,257 logits.
-//! Out: launches that copy such factors, then those of the contraction of the copies; or nothing, where copies would
-//! not pay.
+//! In: a contraction with an operand of 2-byte elements that vector copies cannot read, such as gradients of 50,257
+//! logits. Out: launches that copy such operands, then those of the contraction of the copies; or nothing, where copies
+//! would not pay.
 //!
-//! Always true: whether a factor is copied depends on sizes, layouts and chip alone.
+//! Always true: whether an operand is copied depends on sizes, layouts and chip alone.
 
 use crate::kernels;
 use crate::kernels::gemm::Math;

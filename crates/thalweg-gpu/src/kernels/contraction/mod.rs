@@ -6,8 +6,8 @@
 //! * `gemv`: a product of few rows or columns with its epilogue, as a row kernel that folds terms.
 //! * `library`: an unfused GEMM, by a library.
 //! * `gemm`: a tiled GEMM, one kernel with prologues and epilogue.
-//! * `gemm::tma`: a warp-specialized TMA GEMM for narrow factors, one kernel with a producer thread.
-//! * `alignment`: copies of factors whose rows begin at any address, for any of the other forms.
+//! * `gemm::tma`: a warp-specialized TMA GEMM for operands of 2-byte elements, one kernel with a producer thread.
+//! * `alignment`: copies of operands whose rows begin at any address, for any of the other forms.
 //! * `attention`: flash attention, two products, with softmax or other weights between them in one kernel.
 //!
 //! `cost` decides by estimated times.

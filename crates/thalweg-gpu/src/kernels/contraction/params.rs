@@ -9,9 +9,9 @@ params! {
         left: Address,
         /// Right operand (our A).
         right: Address,
-        /// Result.
+        /// Address of the result.
         result: Address,
-        /// Workspace, where the algorithm has one.
+        /// Address of the workspace, where the algorithm has one.
         workspace: OptionalAddress,
     }
 }

@@ -13,7 +13,7 @@ use thalweg_ir::DType;
 use thalweg_kernel::{Contraction, ContractionGeometry, Geometry, Kernel, RowGeometry, TileGeometry};
 use thalweg_runtime::Error;
 
-/// Plans the launches; `written` is the dtype of the sums where there is no epilogue.
+/// Plans the launches; `written` is the dtype of the accumulators in memory where there is no epilogue.
 ///
 /// # Errors
 /// [`Error::Compile`] where a part has no source.
@@ -76,8 +76,8 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
     Ok(plan)
 }
 
-/// Dtype of sums between two launches: that of the product, as where nothing is fused. In strict mode sums are not
-/// rounded, as where everything is fused.
+/// Dtype of accumulators between two launches: that of the product, as where nothing is fused. In strict mode they are
+/// not rounded, as where everything is fused.
 fn between(c: &Contraction) -> DType {
     if c.precision == thalweg_kernel::Precision::Ordered { c.accumulator() } else { c.dtype }
 }

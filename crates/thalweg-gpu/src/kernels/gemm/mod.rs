@@ -115,9 +115,9 @@ pub struct GemmClass {
     pub dtype: DType,
     /// Dtype of the accumulators.
     pub sums: DType,
-    /// The arithmetic.
+    /// Arithmetic of the tile.
     pub math: Math,
-    /// The tile.
+    /// Tile of a block.
     pub tile: Tile,
     /// Number of batch dimensions.
     pub batch: u8,
@@ -269,7 +269,7 @@ pub enum PassThreads {
     Warp {
         /// Offset in bytes of the first warp's accumulators in shared memory.
         at: u32,
-        /// Number of passes side by side along columns.
+        /// Number of passes that cover a row of the tile, along columns.
         across: u32,
     },
     /// Each thread by itself, from its accumulator registers: as many neighbouring columns of a row as a vector has. A

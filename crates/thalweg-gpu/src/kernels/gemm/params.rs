@@ -36,7 +36,7 @@ params! {
         row_tiles: U32,
         /// Number of tiles along columns.
         column_tiles: U32,
-        /// Fault slot.
+        /// Address of the fault slot.
         fault: FaultAddress,
     }
 }

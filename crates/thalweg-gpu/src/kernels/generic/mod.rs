@@ -18,7 +18,7 @@ pub enum Width {
 }
 
 impl Width {
-    /// All variants.
+    /// All variants, in the order of their number.
     pub const ALL: [Width; 4] = [Width::Narrow, Width::Functions, Width::Wide, Width::Double];
 
     /// Points per thread.

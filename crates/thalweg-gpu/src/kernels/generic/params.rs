@@ -20,7 +20,7 @@ params! {
         shape: I64,
         /// Kernel-argument index of the first instruction.
         begin: I64,
-        /// Fault slot.
+        /// Address of the fault slot.
         fault: FaultAddress,
         /// Kernel-argument index of the domain's first dimension.
         first_dim: I64,

@@ -12,7 +12,7 @@ params! {
         vectors: I64,
         /// Arguments of the body.
         body: BodyParams = flat(|layout| BodyParams::declare(layout, &class.space, of)),
-        /// Fault slot.
+        /// Address of the fault slot.
         fault: FaultAddress,
         /// Numbers of tiles, where blocks cover two-dimensional tiles.
         tiles: Option<TilesParams> = optional(class.tile.is_some(), TilesParams::declare),

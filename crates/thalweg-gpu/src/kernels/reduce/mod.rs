@@ -29,17 +29,17 @@ pub enum RowStrategy {
     },
     /// Lanes over neighbouring rows (outer-axis reduction), several threads for the points of each row.
     OuterAxis {
-        /// Vectors of rows, side by side.
+        /// Number of neighbouring vectors of rows per block.
         wide: u16,
-        /// Threads along the points of a row.
+        /// Number of threads along the points of a row.
         deep: u16,
     },
     /// Lanes over neighbouring rows. Several co-resident blocks hold a segment of each row in registers and exchange
     /// their partial results.
     RegistersOfBlocks {
-        /// Vectors of rows, side by side.
+        /// Number of neighbouring vectors of rows per block.
         wide: u16,
-        /// Threads along the points of a segment.
+        /// Number of threads along the points of a segment.
         deep: u16,
         /// Vectors per thread.
         steps: u8,

@@ -22,7 +22,7 @@ params! {
         run_points: I64,
         /// Arguments of the body.
         body: BodyParams = flat(|layout| BodyParams::declare(layout, &class.space, of)),
-        /// Fault slot.
+        /// Address of the fault slot.
         fault: FaultAddress,
         /// Values of rows between stages: results of folds, then those of user-defined combines.
         values: Vec<OptionalAddress> = each(counts.values, OptionalAddress::declare),

@@ -9,7 +9,7 @@ use thalweg_ir::{DType, ScanOp};
 /// Class key of a scan: the properties that decide its source.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ScanClass {
-    /// The operation.
+    /// Operation of the scan.
     pub op: ScanOp,
     /// Whether it scans from the end.
     pub reverse: bool,
@@ -44,7 +44,7 @@ pub const WARP: usize = 32 * POINTS;
 /// A scan or sort of rows of scratch memory, before its strategy is selected.
 #[derive(Clone, Copy, Debug)]
 pub struct RowScan {
-    /// The operation.
+    /// Operation of the scan or sort.
     pub op: ScanOp,
     /// Whether it scans from the end; for a sort, whether it is descending.
     pub reverse: bool,

@@ -19,8 +19,8 @@ pub enum ScatterStage {
     Lines(ScatterOp),
     /// Scatters the values of one element in order, a thread per element with values (a run of sorted indices).
     Runs(ScatterOp),
-    /// As `Runs`, but cuts runs at multiples of a number of sorted indices. The first chunk of a run goes to the result, and
-    /// each further one to a partial result.
+    /// Like `Runs`, but runs are cut into chunks at multiples of a number of sorted indices. The first chunk of a run
+    /// goes to the result, and each further one to a partial result.
     Chunks(ScatterOp),
     /// Combines the partial results of each run that was cut with the result, a warp per run.
     Join(ScatterOp),

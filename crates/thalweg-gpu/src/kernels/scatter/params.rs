@@ -28,7 +28,7 @@ params! {
         values_stride: Stride,
         /// Stride of the result along the axis.
         result_stride: Stride,
-        /// Fault slot.
+        /// Address of the fault slot.
         fault: FaultAddress,
         /// Address of the sorted indices, or of the table of the latest indices.
         sorted_or_latest: OptionalAddress,

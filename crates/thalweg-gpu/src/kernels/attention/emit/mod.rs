@@ -2,8 +2,8 @@
 //! a loop over blocks of keys `j`.
 //!
 //! A warp has 16 rows. It computes the scores of a block of keys, which stay in its registers as accumulators of the
-//! first product and enter the second one as its left factor. Nothing of size rows × keys is in any memory. Where
-//! weights are exponentials, the accumulators are rescaled when a larger score comes (online softmax,
+//! first product and become operand A of the second one. Nothing of size rows × keys is in any memory. Where weights
+//! are exponentials, the accumulators are rescaled when a larger score comes (online softmax,
 //! [`thalweg_kernel::Weights`]).
 //!
 //! In: a [`AttentionClass`]. Out: a program. docs/gpu-contractions.md explains the design.

@@ -143,7 +143,7 @@ var rows_phase = u32(0), slot = u32(0), slot_phase = u32(0), before = u32(0), be
 ";
 
 /// Loop over a block's tiles. Blocks take tiles forwards and backwards in alternate rounds, so that with causal masks
-/// all blocks get about the same number of steps; tiles that see most keys come first, across all products.
+/// all blocks get about the same number of steps; tiles that attend to most keys come first, across all products.
 const TILES: &str = r"
 var round = u32(0);
 for first: u32 in 0..tiles by blocks {

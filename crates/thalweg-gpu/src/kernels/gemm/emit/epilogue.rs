@@ -5,7 +5,7 @@
 //! pass together, some rows at a time, or each warp runs passes of its own.
 //!
 //! A warp may compute out of bounds, too (`warp`). Accumulators that are stored unchanged to rows of any alignment are
-//! stored in pairs (`stored_unaligned`). With interleaved columns of the right factor, threads own vectors of the result, and
+//! stored in pairs (`stored_unaligned`). With interleaved columns of B, threads own vectors of the result, and
 //! accumulators stay in registers (`interleaved`).
 
 mod interleaved;

@@ -19,9 +19,9 @@ pub const BARRIER: u32 = 8;
 pub struct TmaTile {
     /// Consumer warpgroups per tile, one or two. Two divide its rows.
     pub team: u32,
-    /// Rows: 64 or 128.
+    /// Number of rows: 64 or 128.
     pub m: u32,
-    /// Columns.
+    /// Number of columns.
     pub n: u32,
     /// Pipeline stages in shared memory.
     pub stages: u32,
@@ -48,7 +48,7 @@ pub struct TmaFactor {
 pub struct TmaGemmClass {
     /// Dtype of A and B.
     pub dtype: DType,
-    /// The tile.
+    /// Tile of a team of consumer warpgroups.
     pub tile: TmaTile,
     /// Number of batch dimensions.
     pub batch: u8,

@@ -1,6 +1,6 @@
 //! Outer-axis rows that several blocks hold in registers, a segment each, so that memory is read once.
 //!
-//! In: a kernel with outer-axis rows. Out: its strategy, where two passes read what does not stay in the second-level
+//! In: a kernel with outer-axis rows. Out: its strategy, where two passes read operands that exceed the second-level
 //! cache, and the rows fit the registers of as many co-resident blocks as may wait for one another
 //! ([`crate::target::Chip::coresident_blocks`]).
 //!

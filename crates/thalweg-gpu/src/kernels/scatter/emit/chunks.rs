@@ -63,7 +63,7 @@ impl Scatter<'_> {
                     .lt(self.params.indices.read(Type::U32))
                     .select(u32("next"), self.params.indices.read(Type::U32)),
             ),
-            // Loaded below.
+            // The first value of a further chunk is loaded below, so the others begin after it.
             set("begin", further().select(at() + number(1, Type::U32), at())),
             self.registers("elements"),
             Statement::If(

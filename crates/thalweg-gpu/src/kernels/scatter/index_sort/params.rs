@@ -25,7 +25,7 @@ params! {
         bit: U32,
         /// Stride of the indices along the axis.
         index_stride: Stride,
-        /// Fault slot.
+        /// Address of the fault slot.
         fault: FaultAddress,
         /// Dimensions of rows, in the pass that reads the indices themselves.
         dims: Vec<RowDimParams> = each(class.dims.unwrap_or(0).into(), RowDimParams::declare),
