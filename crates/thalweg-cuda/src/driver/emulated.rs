@@ -504,7 +504,7 @@ fn run(launch: &Launch, moved_before: &[AtomicU64; 2]) -> Result<(), Error> {
     let say = |block: [u32; 3], why: String| failed(format!("{} in block {block:?}: {why}", entry.name));
     // SAFETY: as above.
     let (static_part, fixed) = unsafe { ((*runtime).fixed, (*runtime).fixed_end as usize - (*runtime).fixed as usize) };
-    // Blocks that wait for others, with the contents of their shared memory.
+    // Blocks that wait for other blocks, with their indices and the contents of their shared memory.
     let mut aside: VecDeque<(SuspendedBlock, [u32; 3], Vec<u8>)> = VecDeque::new();
     let shared_now = || {
         let mut all = vec![0; fixed + bytes];
@@ -530,7 +530,7 @@ fn run(launch: &Launch, moved_before: &[AtomicU64; 2]) -> Result<(), Error> {
             Outcome::Done => {}
             Outcome::Waits(who, _) => aside.push_back((who, block, shared_now())),
         }
-        // Waiting blocks resume in turn, until none of them makes progress.
+        // Waiting blocks resume one after the other, until none of them makes progress.
         let mut in_vain = 0;
         while in_vain < aside.len() {
             let (who, block, memory) = aside.pop_front().expect("some wait");

@@ -125,7 +125,7 @@ impl<'a> Assembler<'a> {
         let begin = self.code.len();
         self.control(Code::Loop, 0, [0; 2], DType::F32);
         self.points(body, &partials)?;
-        // Jump targets are relative to the first instruction, whose word is not known yet.
+        // Jump targets are relative to the first instruction, whose argument index is not known yet.
         self.control(Code::EndLoop, 0, [begin as u32 + 1, 0], DType::F32);
         self.code[begin] = word(Code::Loop as u16, 0, [self.code.len() as u32, 0, 0], DType::F32, 0);
         for (fold, &partial) in body.folds.iter().zip(&partials) {

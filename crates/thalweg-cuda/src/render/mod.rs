@@ -1,12 +1,12 @@
 //! Code generation: CUDA C++ from kernels.
 //!
-//! In: a [`Skeleton`]. Out: source text, the same for all sizes of its class. Sizes, addresses and scalars are words of
-//! the one argument.
+//! In: a [`Skeleton`]. Out: source text, the same for all sizes of its class. Sizes, addresses and scalars are kernel
+//! arguments, words of the one parameter.
 //!
 //! * `print`: programs of `thalweg-gpu`, which nearly all kernels are.
 //! * `types`, `elements`, `monoid`: dtypes, elementwise operations, combine operations of folds and scans. `warpgroup`:
 //!   `wgmma`.
-//! * `generic`: an interpreter of bodies. `foreign`: the user's own sources.
+//! * `generic`: an interpreter of bytecode. `foreign`: the user's own sources.
 //! * `joined`: grouped launches.
 //! * `tidy`: formatting.
 

@@ -1,4 +1,5 @@
-//! Layout of a launch's arguments: an array of 64-bit words, in which each argument has a name, a kind and a first word.
+//! Layout of the kernel arguments of a launch: an array of 64-bit words, in which each argument has a name, a kind, and
+//! the index of its first word.
 
 use crate::ir::Type;
 use crate::maps::MAP_WORDS;
@@ -21,7 +22,8 @@ pub enum Kind {
     U64,
     /// Condition: 0 or 1.
     Flag,
-    /// Divisor with its multiplier and shift, in two words ([`crate::space::divisor`]); the size itself for 64-bit indices.
+    /// Divisor with its multiplier and shift, in two words ([`crate::space::divisor`]); for 64-bit indices the divisor
+    /// alone.
     Divisor,
     /// Bits of a scalar ([`thalweg_ir::Scalar::to_bits`]).
     Scalar,

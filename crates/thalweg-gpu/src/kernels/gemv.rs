@@ -254,7 +254,7 @@ impl Writer {
         Some(())
     }
 
-    /// Copies a body into the row's once-a-row computation, with `sum` for its loads of sums.
+    /// Copies a body into the row's once-a-row computation, where `sum` replaces its loads of accumulators.
     fn copied(&mut self, body: &Body, accesses: &[u16], sum: NodeId) {
         let access = |a: u16| accesses[a as usize];
         let mut place: Vec<NodeId> = Vec::with_capacity(body.nodes.len());

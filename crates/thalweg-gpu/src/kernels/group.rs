@@ -1,9 +1,9 @@
 //! Horizontal fusion: independent launches merged into one.
 //!
 //! In: drafts of maps and row kernels. Out: fewer drafts. The argument of a merged launch is a table (for each
-//! component its first block, its class, and the place of its arguments) followed by the arguments of all components. A block
-//! looks its component up and does what a block of that component alone would do. The source has each class once,
-//! whatever the number and sizes of components, so that groups of the same classes share machine code.
+//! component its first block, its class, and the index of its first argument word) followed by the arguments of all
+//! components. A block finds its component in the table, and runs like a block of that component alone. The source has
+//! each class once, whatever the number and sizes of components, so that groups of the same classes share machine code.
 //!
 //! Always true: components keep their number of threads per block; where these differ, there is a launch for each.
 
@@ -72,7 +72,7 @@ fn pack(plan: &mut Plan, drafts: Vec<Draft>, target: &dyn Target) {
 }
 
 params! {
-    /// Table of a merged launch, which the arguments of its components follow. Devices search it by words.
+    /// Table of a merged launch, followed by the arguments of its components. Device code reads it by word index.
     pub struct GroupParams(parts: usize) filled by GroupArguments {
         /// Number of components.
         count: U32,

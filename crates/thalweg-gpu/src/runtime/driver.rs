@@ -147,9 +147,10 @@ pub trait Driver: Any + Send + Sync + Debug {
     /// When the device refuses, or an earlier launch failed.
     fn launch(&self, launch: &Launch) -> Result<(), Error>;
 
-    /// Returns a library's function that computes a product. Its words are the addresses of left side, right side,
-    /// result and workspace; grid and block are ignored. The same product always gets the same function, and so the
-    /// same bits. `None` where there is no such library, or it does not support the product, or computes it wrongly.
+    /// Returns a library's function that computes a product. Its argument words are the addresses of left operand,
+    /// right operand, result and workspace; grid and block are ignored. The same product always gets the same function,
+    /// and so the same bits. `None` where there is no such library, or it does not support the product, or computes it
+    /// wrongly.
     fn product(&self, _product: &Product) -> Option<Function> {
         None
     }

@@ -226,8 +226,8 @@ impl Queue {
         self.open(|open| (open.first, open.ticket)).expect("memory is used in a batch")
     }
 
-    /// Adds a launch to the open batch. `patch` sets the words that change, and returns a hash of those that are
-    /// addresses.
+    /// Adds a launch to the open batch. `patch` sets the argument words that change from run to run, and returns a hash
+    /// of those that are addresses.
     ///
     /// # Errors
     /// When the device refuses.

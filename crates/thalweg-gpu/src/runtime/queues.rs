@@ -52,7 +52,7 @@ fn number() -> usize {
     thread_local! {
         static NUMBER: OnceCell<Number> = const { OnceCell::new() };
     }
-    // A thread that is ending has no number any more: its work goes where other threads' work does.
+    // A thread that is ending has no number any more: it uses the first queue, which it may share with other threads.
     NUMBER.try_with(|n| n.get_or_init(Number::take).0).unwrap_or(0)
 }
 

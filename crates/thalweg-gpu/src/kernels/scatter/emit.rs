@@ -2,21 +2,20 @@
 //!
 //! In: an operation and the geometry of a scatter. Out: launches, and their programs. First the tensor is copied to the
 //! result, unless they share memory. Then values are scattered by one of these strategies, chosen by sizes and chip
-//! alone:
+//! alone. All but *lines* are for lines that are too few to keep the chip busy:
 //!
 //! * *lines*: each thread has one line along the axis, and writes its values one after the other.
-//! * *runs*, where lines are too few to keep the chip busy: indices are sorted by the element that they name, and each
-//!   thread takes all values of one element. Where neighbouring lines share their indices, a thread takes a vector of
-//!   lines.
-//! * *chunks*, likewise, where the order is free: runs are cut into chunks, so that one element with all values keeps
-//!   the chip busy (`chunks`).
-//! * *latest*, likewise, where values replace each other: a thread for each index finds by an atomic maximum the last
-//!   index that names an element, and a thread for each element takes that index's value. (There is no copy.)
-//! * *at once*, likewise, where the order cannot be observed (sums and extremes of integers): a thread for each value,
-//!   and atomic operations. Sums with few bins are counted in shared memory ([`crate::kernels::histogram::emit`]).
+//! * *runs*: indices are sorted by their destination element, and each thread takes all values of one element (a run).
+//!   Where neighbouring lines share their indices, a thread takes a vector of lines.
+//! * *chunks*, for runs whose order is free: runs are cut into chunks, so that one element with all values keeps the
+//!   chip busy (`chunks`).
+//! * *latest*, where values replace each other: a thread for each index finds by an atomic maximum the last index that
+//!   refers to an element, and a thread for each element takes that index's value. (There is no copy.)
+//! * *atomic*, where the order cannot be observed (sums, maxima and minima of integers): a thread for each value, and
+//!   atomic operations. Sums with few bins are counted in shared memory ([`crate::kernels::histogram::emit`]).
 //!
-//! Always true: but for chunks, the values of one element are applied in the order of the index; each result is rounded
-//! to its dtype. So all other strategies give the same bits, and strict modes use no chunks.
+//! Always true: except in chunks, the values of one element are applied in the order of the index; each result is
+//! rounded to its dtype. So all other strategies give the same bits, and strict modes use no chunks.
 
 mod chunks;
 

@@ -124,8 +124,8 @@ warpgroup_commit;
     }
 }
 
-/// All factors have been rounded to TF32 after their copy ([`crate::kernels::attention::emit::copied`]). Offsets are i32: signed additions cannot
-/// wrap around, so the compiler folds them into addressing.
+/// Rows, keys and values have been rounded to TF32 after their copy ([`crate::kernels::attention::emit::copied`]).
+/// Offsets are i32: signed additions cannot wrap around, so the compiler folds them into addressing.
 const SCORES_F32: &str = r"
 when SCORES_BY_FOURS {
     let left = i32(warp * (DEPTH * 16) + lane * 4);

@@ -21,7 +21,7 @@ use crate::kernels::gemm::params::{BatchParams, GemmParams, ProblemParams};
 use crate::kernels::gemm::{GemmClass, Math, Tile};
 use thalweg_ir::{DType, ElementOp};
 
-/// Element type in shared memory: the memory format where tensor cores take narrow floats.
+/// Element type in shared memory: the memory format where tensor cores take bf16 or f16.
 pub(crate) fn element_of(class: &GemmClass) -> Type {
     if class.math.is_narrow() { Type::Stored(class.dtype) } else { Type::Held(class.dtype) }
 }

@@ -7,7 +7,7 @@ use crate::kernels::reduce::RowStrategy;
 use crate::kernels::reduce::emit::{Rows, live, number};
 
 impl Rows<'_> {
-    /// Which accesses and buffers the kernel uses.
+    /// For each access and buffer, whether the kernel uses it.
     fn used(&self) -> Vec<bool> {
         let mut used = vec![false; self.accesses.list.len()];
         for p in &self.phases.list {
@@ -60,8 +60,8 @@ impl Rows<'_> {
                 out.push(Statement::when(place("row").ge(place("rows")), vec![Statement::Return]));
                 out.push(set("live", Expr::Constant(thalweg_ir::DType::Bool, 1)));
             }
-            // Threads beyond the last row take part where others wait for them, on the last row's data. That may be
-            // overwritten already, so an out-of-range index in it is not reported.
+            // Threads beyond the last row join barriers and shuffles of the others, with the last row's data. That may
+            // be overwritten already, so an out-of-range index in it is not reported.
             _ => {
                 out.push(set("own_row", row));
                 out.push(set("live", place("own_row").lt(place("rows"))));

@@ -1,10 +1,10 @@
 //! Epilogue on accumulator registers. B's columns are interleaved in shared memory, so that each thread owns contiguous
 //! columns of the result.
 //!
-//! A multiplication gives a thread two columns of every eight. The column of a factor's line follows from its position
-//! in shared memory alone, and a TMA copy stores lines in any order that strides can express. So a thread owns vectors
-//! of the result, and loads and stores these: nothing goes through shared memory, and no thread waits. The first loads
-//! are issued before the main loop.
+//! A multiplication gives a thread two columns of every eight. The column of a line of B follows from its position in
+//! shared memory alone, and a TMA copy stores lines in any order that strides can express. So a thread owns vectors of
+//! the result, and loads and stores these: nothing goes through shared memory, and no thread waits. The first loads are
+//! issued before the main loop.
 
 use crate::emit::access::lane_number;
 use crate::ir::{Action, Expr, Routine, Statement, Type};
