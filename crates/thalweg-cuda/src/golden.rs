@@ -193,7 +193,7 @@ fn gathered() -> (Kernel, Geometry) {
     d.map()
 }
 
-/// Softmax of rows, each held in the registers of a block.
+/// Softmax of rows, along the inner axis or (`columns`) along the outer axis.
 fn softmax(columns: bool) -> (Kernel, Geometry) {
     let mut d = Draft::new(false, &[8192, if columns { 8192 } else { 4096 }], 1);
     let strides = if columns { [1, 8192] } else { [4096, 1] };

@@ -40,11 +40,11 @@ pub enum Addressing {
 pub struct SpaceClass {
     /// Whether indices take 64 bits.
     pub wide: bool,
-    /// Number of dimensions that number rows.
+    /// Number of dimensions that enumerate rows.
     pub kept: u8,
-    /// Number of dimensions within a row.
+    /// Number of dimensions that enumerate the points of a row.
     pub row: u8,
-    /// Neighbouring points that a thread takes as a vector.
+    /// Number of neighbouring points that a thread takes as a vector.
     pub lanes: u8,
     /// Whether lanes are neighbours in the last kept dimension rather than in the last one of the row.
     pub across: bool,

@@ -8,9 +8,9 @@ use thalweg_kernel::{Body, Node, NodeId};
 
 /// Environment of a body: the expressions of its leaves.
 pub struct Names<'a> {
-    /// Element of an access.
+    /// Element that an access loads.
     pub load: &'a dyn Fn(u16) -> Expr,
-    /// Index of an access.
+    /// Index that an access refers to, as a value of a dtype.
     pub index: &'a dyn Fn(u16, DType) -> Expr,
     /// Whether an access is in bounds.
     pub valid: &'a dyn Fn(u16) -> Expr,

@@ -45,11 +45,11 @@ pub enum Definition {
 /// Source lane of a shuffle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shuffle {
-    /// The lane of that number.
+    /// The lane with the given index.
     From,
-    /// The lane this many before; the thread's own where there is none.
+    /// The lane whose index is lower by the given number; the thread's own where there is none.
     Up,
-    /// The lane whose number differs in these bits.
+    /// The lane whose index differs in the given bits.
     Xor,
 }
 

@@ -69,7 +69,7 @@ struct Chunks {
 #[derive(Debug)]
 struct Chunk {
     base: *mut u8,
-    /// Event after the last copy from or to it.
+    /// Event after the last copy from or to the chunk.
     event: CUevent,
     recorded: bool,
 }

@@ -107,7 +107,7 @@ struct Block {
     looking: VecDeque<usize>,
     /// Threads that poll again when other blocks have run.
     abroad: Vec<usize>,
-    /// Number of waits since the block was resumed.
+    /// Number of waits since the block was started or resumed.
     met: usize,
     /// Index of the late warp.
     late: Option<usize>,
@@ -223,7 +223,7 @@ unsafe extern "C" fn wait_at_barrier(kind: u32, mask: u32, value: u64, source: u
     unsafe { (&(*s).block.threads)[(*s).now].value }
 }
 
-/// Value of `Runtime::meet`.
+/// Callback of kernels for barriers and other waits: the value of `Runtime::meet`.
 pub(super) const WAIT_AT_BARRIER: unsafe extern "C" fn(u32, u32, u64, u32) -> u64 = wait_at_barrier;
 
 impl Block {

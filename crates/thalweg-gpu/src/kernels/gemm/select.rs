@@ -67,7 +67,7 @@ pub fn is_busy(blocks: usize, chip: &Chip) -> bool {
     !percent.side(100 * blocks < percent.get() * chip.multiprocessors as usize)
 }
 
-/// The tile of a contraction: large ones where there are enough of them to keep the chip busy.
+/// Chooses the tile of a contraction: large ones where there are enough of them to keep the chip busy.
 pub fn shape(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> Tile {
     let p = &g.product;
     let few_rows = TUNABLES.max_flat_rows.admits(p.m);

@@ -28,7 +28,8 @@ pub enum ScanStrategy {
     WithinWarp,
     /// One or several blocks per row. A block has one to eight warps.
     Blocks,
-    /// One or several columns of a block's threads per row. Neighbouring columns have neighbouring rows.
+    /// One or several columns of a block's threads per row, for outer-axis scans: neighbouring columns have
+    /// neighbouring rows.
     Columns,
 }
 
