@@ -9,7 +9,8 @@ use crate::kernels::gemm::emit::part::held;
 use thalweg_ir::DType;
 
 impl Attention<'_> {
-    /// Emits the state of the online softmax: maximum and sum of the two rows, eight apart, whose scores a thread has.
+    /// Emits the state of the online softmax: maximum and sum of two rows, eight apart. A thread has a part of the
+    /// scores of both.
     pub(super) fn row_begins(&self) -> Vec<Statement> {
         self.text().statements(&[r"
 when ONCE {

@@ -14,8 +14,8 @@ use thalweg_kernel::{Phases, Scan};
 
 /// Threads per block. A block has a tile of a row.
 const THREADS: u16 = 256;
-/// Number of tiles per group. A group publishes a total and a prefix of its own, so look-back advances by 32 tiles at a
-/// time.
+/// Number of tiles per group. Each group publishes its own total and its inclusive prefix, so look-back goes over 32
+/// groups at a time, one per lane of a warp.
 const GROUP: usize = 32;
 
 /// Chained scan of a row that is too long for a block.
