@@ -21,7 +21,7 @@ fn array(dtype: DType, values: Vec<f64>) -> Array {
     Array { shape, dtype, data }
 }
 
-/// Layout of a factor: whether terms are contiguous, elements before it, and gap in elements between its lines.
+/// Layout of a matrix operand: whether terms are contiguous, elements before it, and gap in elements between its lines.
 #[derive(Clone, Copy, Debug)]
 struct OperandLayout {
     along: bool,
@@ -92,7 +92,7 @@ fn check(
     assert!(got == bytes, "{dtype} {precision:?} {count}x{m}x{n}x{k}, {lies:?}");
 }
 
-/// Pairs of layouts of factors: terms or lines contiguous, with and without gaps, aligned and not.
+/// Pairs of layouts of the operands A and B: terms or lines contiguous, with and without gaps, aligned and not.
 fn ways(quick: bool) -> Vec<[OperandLayout; 2]> {
     let lies = |along, first, between| OperandLayout { along, first, between };
     let [a, b, c, d] = [lies(true, 0, 0), lies(false, 0, 0), lies(true, 16, 16), lies(false, 3, 1)];
@@ -194,7 +194,8 @@ fn tma_gemms_reuse_pipeline_stages() {
     check(&device, bf16, [3, 65, 72, 136], [apart(true), apart(false)]);
 }
 
-/// Interleaved columns: whole blocks, fewer than a tile has, and terms that end within a step.
+/// Interleaved accumulator columns in GEMMs of whole blocks of columns, with a last tile narrower than the others, and
+/// with terms (K) that end within a pipeline step.
 #[test]
 fn accumulator_columns_are_interleaved() {
     let device = CudaDevice::with(Arc::new(Emulated::of(90).unwrap()), "cuda:emulated").unwrap();

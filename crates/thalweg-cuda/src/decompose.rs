@@ -13,7 +13,7 @@ use thalweg_gpu::runtime::Queues;
 use thalweg_ir::View;
 use thalweg_runtime::{Batch, Buffer, Decomposition, DecompositionKind as Kind, Error, Pool, Unfit, count};
 
-/// Kernels, each for f32 and f64 except for the last two.
+/// Kernels around the library's calls, each for f32 and f64 except for the last two.
 #[derive(Clone, Copy)]
 enum Kernel {
     Pack,
@@ -62,7 +62,7 @@ pub(crate) struct Decompositions(Functions);
 
 /// A step of a decomposition.
 enum Step {
-    /// A launch, and the index of its argument word for the fault slot, if any.
+    /// A launch, and the index of its kernel argument for the fault slot, if any.
     Launch(Launch, Option<usize>),
     Routine(Matrices, RoutineBuffers),
     /// A fill with zeros.
@@ -81,16 +81,17 @@ struct Making<'a> {
     steps: Vec<Step>,
 }
 
-/// Options of packing.
+/// Options of the kernel that packs matrices for the library: column-major result, lower half only (with zeros above),
+/// and check for elements that are not finite.
 #[derive(Clone, Copy, Default)]
 struct How {
     by_columns: bool,
     lower: bool,
-    /// Report for a matrix with elements that are not finite.
+    /// Reason that is reported for a matrix with elements that are not finite; `None` for no check.
     finite: Option<Unfit>,
 }
 
-/// Triangle of a matrix that is copied.
+/// Elements of a matrix that are unpacked: all, or one triangle with zeros elsewhere.
 #[derive(Clone, Copy)]
 enum Half {
     Both,
@@ -231,7 +232,7 @@ impl Making<'_> {
         Some(BatchBuffer { at, step: bytes, list: 0 })
     }
 
-    /// Result with this many elements for each matrix.
+    /// Buffer of a result with this many elements for each matrix.
     fn result(&self, y: &Buffer, elements: usize) -> BatchBuffer {
         BatchBuffer { at: y.address() as u64, step: elements * self.size, list: 0 }
     }
@@ -247,7 +248,7 @@ impl Making<'_> {
         self.steps.push(Step::Launch(launch(function, arguments, threads), told));
     }
 
-    /// Packs an operand's matrices contiguously.
+    /// Adds a launch that packs an operand's matrices contiguously.
     fn pack(&mut self, (buffer, view): (&Buffer, &View), to: BatchBuffer, how: How) {
         let (rank, size) = (view.shape.rank(), self.size);
         let (rows, columns) = (view.shape[rank - 2], view.shape[rank - 1]);
@@ -274,8 +275,8 @@ impl Making<'_> {
         self.launch(Kernel::Pack, words, total, how.finite.map(|_| 7));
     }
 
-    /// Unpacks matrices of `[rows, columns]` into a result, row-major; `steps` are the strides from row to row and from
-    /// column to column, in elements.
+    /// Adds a launch that unpacks matrices of `[rows, columns]` into a result, row-major; `steps` are the strides from
+    /// row to row and from column to column, in elements.
     fn unpack(
         &mut self,
         from: BatchBuffer,
@@ -299,8 +300,8 @@ impl Making<'_> {
         self.launch(Kernel::Unpack, words.to_vec(), total, None);
     }
 
-    /// Reports zeros on diagonals, or (`finite`) the minor of an element that is not finite; sets an i32 for each such
-    /// matrix.
+    /// Adds a launch that reports zeros on diagonals, or (`finite`) the minor of an element that is not finite. It sets
+    /// an i32 for each such matrix.
     fn diagonal(&mut self, from: BatchBuffer, n: usize, told: Option<Unfit>, finite: bool, flags: Option<BatchBuffer>) {
         let total = self.of.count * n;
         let words = [
@@ -317,7 +318,7 @@ impl Making<'_> {
         self.launch(Kernel::Diagonal, words.to_vec(), total, told.map(|_| 5));
     }
 
-    /// Reports the library's status.
+    /// Adds a launch that reports the library's status.
     fn said(&mut self, infos: BatchBuffer, unfit: Unfit, number: bool) {
         let count = self.of.count;
         let words = vec![infos.at, count as u64, 0, unfit.code(), u64::from(number)];
@@ -391,7 +392,7 @@ impl Making<'_> {
         }
     }
 
-    /// Adds the first routine.
+    /// Adds the decomposition's first routine.
     fn first(&mut self, places: RoutineBuffers) -> Option<BatchBuffer> {
         let Matrices { routine, batched, .. } = first(&self.of);
         self.routine(routine, batched, places)

@@ -19,7 +19,7 @@ use thalweg_runtime::{
     Timing, count,
 };
 
-/// A GPU.
+/// A GPU, with its memory pool, queues and compiler.
 #[derive(Clone)]
 pub struct CudaDevice(Arc<DeviceState>);
 
@@ -31,11 +31,11 @@ struct DeviceState {
     compiler: Compiler,
     fouriers: Fouriers,
     decompositions: Decompositions,
-    /// Whether generic kernels are preferred to compiled ones where both apply.
+    /// Whether generic kernels (interpreters) are preferred to compiled ones where both apply.
     generic: bool,
 }
 
-/// NVIDIA GPUs.
+/// The backend of NVIDIA GPUs, as the registry of devices lists it.
 pub const BACKEND: Backend = Backend {
     kind: "cuda",
     count: || Cuda::count().unwrap_or(0),
@@ -111,8 +111,8 @@ impl CudaDevice {
         CudaDevice::of(driver, name, false)
     }
 
-    /// Returns a copy of this device that runs generic kernels wherever they apply, even where compiled ones exist. For
-    /// tests.
+    /// Returns a copy of this device that runs generic kernels (interpreters) wherever they apply, even where compiled
+    /// ones exist. For tests.
     ///
     /// # Errors
     /// When it cannot allocate any memory.
@@ -138,7 +138,7 @@ impl CudaDevice {
         }))))
     }
 
-    /// The driver.
+    /// Driver of the GPU.
     pub fn driver(&self) -> &Arc<dyn Driver> {
         &self.0.driver
     }
@@ -193,7 +193,7 @@ pub(crate) struct BoundProgram {
     bound: Bound,
     info: ProgramInfo,
     moved: Moved,
-    /// Whether it runs generic kernels.
+    /// Whether the program runs generic kernels.
     generic: bool,
     device: CudaDevice,
 }
@@ -255,7 +255,7 @@ impl Program for AnyProgram {
     }
 
     fn moves(&self, geometry: &Geometry, _: bool) -> Moved {
-        // A geometry that cannot be launched moves nothing.
+        // A geometry that cannot be launched has no traffic.
         plan(&self.kernel, geometry, &self.device.0.compiler).map_or(Moved::default(), |plan| plan.moved)
     }
 

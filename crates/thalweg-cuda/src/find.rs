@@ -50,10 +50,10 @@ pub(crate) struct Opened {
 const MAJORS: [u32; 2] = [13, 12];
 
 impl Sought {
-    /// All of them.
+    /// All kinds of libraries.
     pub const ALL: [Sought; 5] = [Sought::Driver, Sought::Nvrtc, Sought::CublasLt, Sought::Cufft, Sought::Cusolver];
 
-    /// Name for people.
+    /// Name of the library for people.
     pub fn name(self) -> &'static str {
         match self {
             Sought::Driver => "NVIDIA driver",
@@ -64,7 +64,7 @@ impl Sought {
         }
     }
 
-    /// Environment variable that names the file to use.
+    /// Environment variable that names the library's file.
     fn variable(self) -> &'static Variable {
         match self {
             Sought::Driver => &environment::CUDA_DRIVER,
@@ -75,7 +75,7 @@ impl Sought {
         }
     }
 
-    /// File names that the loader knows it by.
+    /// File names by which the loader knows the library.
     fn files(self) -> Vec<String> {
         match self {
             Sought::Driver => vec!["libcuda.so.1".into()],
@@ -91,7 +91,7 @@ impl Sought {
         u32::from(matches!(self, Sought::Cufft | Sought::Cusolver))
     }
 
-    /// Advice what to install.
+    /// Advice on which package to install.
     fn advice(self) -> String {
         let (variable, [newest, ..]) = (self.variable().name, MAJORS);
         match self {
@@ -116,7 +116,7 @@ impl Sought {
         }
     }
 
-    /// Folders of pip's packages that contain it.
+    /// Folders of pip packages that contain the library.
     fn in_packages(self) -> &'static [&'static str] {
         match self {
             Sought::Driver => &[],

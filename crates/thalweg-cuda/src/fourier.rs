@@ -16,10 +16,11 @@ use thalweg_runtime::{Buffer, Error, Fourier, FourierKind, Pool, count};
 const PACK_WORDS: usize = 8 + 3 * RANK;
 const UNPACK_WORDS: usize = 7;
 
-/// Both kernels, for f32 and f64. Words of `pack`: real and imaginary part (0 for real numbers), destination, number of
-/// elements, elements of a line, lines after the axis, whether the imaginary parts at the ends of a line are 0 (1: of
-/// the first, 2: of the last, too), rank (0 where both parts are row-major), extents, strides of both parts. Words of
-/// `unpack`: source, real and imaginary part, number of elements, elements of a line, lines after the axis, the factor.
+/// Source of both kernels, for f32 and f64. Arguments of `pack`: real and imaginary part (0 for real numbers),
+/// destination, number of elements, elements of a line, lines after the axis, whether the imaginary parts at the ends
+/// of a line are 0 (1: of the first, 2: of the last, too), rank (0 where both parts are row-major), extents, strides of
+/// both parts. Arguments of `unpack`: source, real and imaginary part, number of elements, elements of a line, lines
+/// after the axis, the factor.
 const SOURCE: &str = r#"
 #define PACK(NAME, T) \
 extern "C" __global__ void __launch_bounds__(256) NAME(THALWEG_PARAMETER(32)) { \

@@ -193,7 +193,7 @@ fn gathered() -> (Kernel, Geometry) {
     d.map()
 }
 
-/// Softmax of rows, each held in the registers of a block.
+/// Softmax of rows, along the inner axis or (`columns`) along the outer axis.
 fn softmax(columns: bool) -> (Kernel, Geometry) {
     let mut d = Draft::new(false, &[8192, if columns { 8192 } else { 4096 }], 1);
     let strides = if columns { [1, 8192] } else { [4096, 1] };
@@ -446,14 +446,14 @@ fn combined(along: Along) -> (Kernel, Geometry) {
     d.rows(Orientation::InnerAxis)
 }
 
-/// Sources of the generic kernels.
+/// Sources of the generic kernels, with the names of their files.
 fn generic() -> Vec<(&'static str, String)> {
     let compiler = Compiler::new(Arc::new(Absent::new()), Box::new(CudaPrinter), "cuda:0".into());
     let texts = generic::units(&compiler).map(|u| compiler.text(&u));
     ["generic_narrow", "generic_functions", "generic_wide", "generic_double"].into_iter().zip(texts).collect()
 }
 
-/// Sources of all kernels.
+/// Sources of all kernels, with the names of their files.
 fn all() -> Vec<(&'static str, Vec<String>)> {
     let own = kernels().into_iter().map(|(name, kernel)| (name, sources(&kernel)));
     own.chain(generic().into_iter().map(|(name, text)| (name, vec![text]))).collect()
@@ -490,9 +490,9 @@ fn biased() -> (Kernel, Geometry) {
     d.map()
 }
 
-/// A source without the texts that it shares with others.
+/// Part of a source that it does not share with other sources.
 fn own(source: &str) -> String {
-    // Texts that contain another one come first.
+    // A shared text that contains another one comes first.
     let shared = [PRELUDE, TMA_CONTRACTIONS, CONTRACTIONS, SCANNED, BY_BLOCKS, EXCHANGE, GENERIC, ONLINE];
     shared.iter().fold(source.to_owned(), |own, part| own.replacen(part, "", 1))
 }

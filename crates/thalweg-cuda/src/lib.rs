@@ -2,10 +2,11 @@
 //! driver. Both are found at run time, so one binary serves machines with and without a GPU. Queues, memory, faults and
 //! compilation are [`thalweg_gpu::runtime`]'s.
 //!
-//! * [`driver`]: what is needed of a GPU, and two that give it: a real one, and the host.
+//! * [`driver`]: drivers of a real GPU, and of an emulated one on the host.
 //! * `render`: kernels as source text.
-//! * `generic`: launches of the generic kernels, which nobody has to compile.
-//! * `fourier`: Fourier transforms by cuFFT. `decompose`: decompositions of matrices by cuSOLVER. `around`: kernels around a call of either.
+//! * `generic`: launches of the generic kernels, interpreters that run operations before a kernel is compiled for them.
+//! * `fourier`: Fourier transforms by cuFFT. `decompose`: decompositions of matrices by cuSOLVER. `around`: helper
+//!   kernels before and after a call of either.
 //! * `tunable`: thresholds of all of these.
 
 mod around;

@@ -1,21 +1,23 @@
-//! Thresholds of generic kernels, copies through pinned memory, and libraries.
+//! Thresholds of the interpreter (generic) kernels, of copies through pinned memory, and of libraries.
 
 thalweg_ir::tunables! {
     /// Thresholds of `thalweg-cuda`. Each value gives the same results, to the bit.
     pub struct CudaTunables of "thalweg-cuda" {
-        /// Points of a row of two passes or more beyond which the generic kernels leave it to a compiled one.
+        /// Maximum length, in points, of a row of two or more passes for the interpreter kernels; a compiled kernel
+        /// runs longer ones.
         max_generic_row: 1 << 21, in 1..=256,
-        /// Blocks of a map by the generic kernels for each multiprocessor up to which a thread has one point.
+        /// Maximum number of interpreter blocks per multiprocessor at which a thread of a map has one point.
         max_generic_blocks: 16, in 0..=1,
-        /// Bytes up to which a write goes through the ring of pinned memory of its queue.
+        /// Maximum bytes of a write through its queue's ring of pinned memory.
         max_ring_write: 64 << 10, in 0..=256,
-        /// Bytes of a part of a copy, at least: the host copies one while the device copies another.
+        /// Minimum bytes of a part of a pipelined copy: the host copies one part while the device copies another.
         min_copy_part: 256 << 10, in 4096..=16384,
-        /// Bytes from which on several threads copy.
+        /// Minimum bytes of a copy that several threads share on the host.
         min_threaded_copy: 8 << 20, in 1..=4096,
-        /// Products of cuBLASLt remembered; beyond, they start over from disk. Bound kernels hold those that they run.
+        /// Maximum number of cuBLASLt products in memory. Beyond it, they are cleared and reloaded from disk; bound
+        /// kernels keep theirs.
         max_products: 1 << 14, in 1..=4,
-        /// Plans of cuFFT that are kept.
+        /// Maximum number of cached cuFFT plans.
         max_fourier_plans: 128, in 1..=2,
     }
 }

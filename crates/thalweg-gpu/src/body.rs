@@ -26,7 +26,7 @@ pub fn divisor(body: &Body, node: &Node) -> Option<(u16, DType)> {
 }
 
 /// Scalars that a body divides by, with their dtype. The host passes their reciprocals: a multiplication takes a tenth
-/// of a division's time. The result is off by one ulp at most, as in PyTorch and XLA. Strict bodies divide.
+/// of a division's time. The result is off by one ulp at most, as in PyTorch and XLA. Strict bodies divide instead.
 pub fn divisors(body: &Body) -> Vec<(u16, DType)> {
     let mut all: Vec<(u16, DType)> = vec![];
     for found in body.nodes.iter().filter_map(|n| divisor(body, n)) {
@@ -37,14 +37,14 @@ pub fn divisors(body: &Body) -> Vec<(u16, DType)> {
     all
 }
 
-/// How a body uses an access.
+/// Uses of an access by a body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Wanted {
-    /// Loads the element.
+    /// Whether it loads the element.
     pub load: bool,
-    /// Uses the index, or whether it is in bounds.
+    /// Whether it uses the index, or whether the index is in bounds.
     pub position: bool,
-    /// Gathers through it.
+    /// Whether it gathers through the access.
     pub gather: bool,
 }
 

@@ -4,7 +4,7 @@
 //! their kernel arguments, and scratch memory. A backend's crate prints skeletons as source, and has a driver, on which
 //! `runtime` runs the launches.
 //!
-//! * `target`: the chip's properties, and what lowering asks of its device. `maps`, `product`: tensor maps (TMA
+//! * `target`: the chip's properties, and the device interface that lowering uses. `maps`, `product`: tensor maps (TMA
 //!   descriptors) and GEMMs that a library computes.
 //! * `kernels`: kernel families: class keys, kernel arguments, selection, programs. `emit`: statements that families share.
 //! * `space`: the domain of a launch. `params`: kernel arguments, declared once. `operands`: addresses of operands.

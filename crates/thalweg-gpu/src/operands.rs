@@ -13,9 +13,9 @@ pub const SCRATCH: u16 = 0x8000;
 params! {
     /// Kernel arguments of a body.
     pub struct BodyParams(domain: &SpaceClass, body: &Body) filled by BodyArguments {
-        /// Domain and accesses.
+        /// Arguments of domain and accesses.
         space: SpaceParams = flat(|layout| SpaceParams::declare(layout, domain)),
-        /// Scalars.
+        /// Scalars of the body.
         scalars: Vec<Scalar> = each(body.scalars as usize, Scalar::declare),
         /// Reciprocals of the scalars that the body divides by ([`divisors`]).
         reciprocals: Vec<Scalar> = each(divisors(body).len(), Scalar::declare),
@@ -23,12 +23,12 @@ params! {
 }
 
 impl BodyParams {
-    /// Argument with a scalar.
+    /// Kernel argument of a scalar.
     pub fn scalar(&self, scalar: u16) -> Slot {
         self.scalars[scalar as usize].slot()
     }
 
-    /// Argument with the reciprocal of a scalar that the body divides by.
+    /// Kernel argument of the reciprocal of a scalar that the body divides by.
     pub fn reciprocal(&self, body: &Body, scalar: u16) -> Option<Slot> {
         let at = divisors(body).iter().position(|d| d.0 == scalar)?;
         Some(self.reciprocals[at].slot())

@@ -63,12 +63,12 @@ impl Arguments {
     }
 }
 
-/// An argument or a group of arguments, which is filled with values of one type.
+/// An argument or a group of arguments, with the type of its values.
 pub trait Params {
-    /// Its values.
+    /// Type of the values: a number, a runtime argument, or a struct for a group.
     type Values;
 
-    /// Writes the values.
+    /// Writes the values to the argument words, or to the list of words that are patched at each run.
     ///
     /// # Panics
     /// When lists of values are not as long as those of arguments.
@@ -131,12 +131,12 @@ macro_rules! arguments {
                 $name(layout.add(Kind::$kind))
             }
 
-            /// Its slot.
+            /// Slot of the argument.
             pub fn slot(&self) -> Slot {
                 self.0.clone()
             }
 
-            /// Its value as a program reads it, converted to an integer type.
+            /// Reads the argument's value, converted to an integer type.
             pub fn read(&self, ty: Type) -> Expr {
                 self.0.read(ty)
             }
@@ -165,11 +165,11 @@ arguments! {
         AccessBase::Address(address) => out.patches.push((word, address)),
         AccessBase::Offset(offset) => out.words[word] = offset as u64,
     };
-    /// Count of 32 bits.
+    /// Unsigned 32-bit count.
     U32: U32, usize, |value, word, out| out.words[word] = value as u64;
-    /// Size of 64 bits.
+    /// 64-bit size, read as a signed number.
     I64: I64, usize, |value, word, out| out.words[word] = value as u64;
-    /// Size of 64 bits, read as an unsigned number.
+    /// 64-bit size, read as an unsigned number.
     U64: U64, usize, |value, word, out| out.words[word] = value as u64;
     /// Stride or offset in elements.
     Stride: I64, isize, |value, word, out| out.words[word] = value as u64;
@@ -179,7 +179,7 @@ arguments! {
     Divisor: Divisor, [u64; 2], |value, word, out| out.words[word..][..2].copy_from_slice(&value);
     /// Scalar, or the reciprocal of one.
     Scalar: Scalar, RuntimeArgument, |value, word, out| out.patches.push((word, value));
-    /// Tensor map: as the driver has encoded it, and the address in it that is patched at each run.
+    /// Tensor map as the driver has encoded it, and the address in it that is patched at each run.
     TensorMap: TensorMap, ([u64; MAP_WORDS], RuntimeArgument), |value, word, out| {
         out.words[word..][..MAP_WORDS].copy_from_slice(&value.0);
         out.patches.push((word, value.1));
@@ -207,7 +207,7 @@ impl Params for Padding {
 /// Base of an access: address of its operand, or offset of its first element where it has none.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum AccessBase {
-    /// Address.
+    /// Address of the first element, known at each run.
     Address(RuntimeArgument),
     /// Offset in elements.
     Offset(isize),

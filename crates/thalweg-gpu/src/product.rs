@@ -5,7 +5,7 @@
 //! product runs on tiles of our own.
 //!
 //! The library is column-major where we are row-major: our row-major `c = a·b` of [m, n] is its column-major `cᵀ =
-//! bᵀ·aᵀ` of [n, m], the same bytes. So `b` is its left side.
+//! bᵀ·aᵀ` of [n, m], the same bytes. So `b` is its left operand.
 //!
 //! Always true: every launch reads and writes what the geometry describes, in the order of its arguments: left, right,
 //! result, workspace.
@@ -15,13 +15,13 @@ use thalweg_ir::DType;
 use thalweg_kernel::{MatmulGeometry, Precision};
 use thalweg_runtime::environment::CUBLASLT_MIN_MULTIPLICATIONS;
 
-/// Bytes that buffers are aligned to, whoever has them: parts of an arena are to 64. More than 16 no algorithm asks
-/// for.
+/// Maximum alignment in bytes that is reported to the library: no algorithm requires more, and every buffer has it
+/// (parts of an arena are aligned to 64).
 const ALIGNED: usize = 16;
 /// Number of terms whose sum of ones f32 represents exactly. Beyond that no algorithm can be checked.
 const MAX_TERMS: usize = 1 << 24;
 
-/// One operand of a product, stored column-major (the left side as `depth` columns of `rows`, the right side as
+/// One operand of a product, stored column-major (the left operand as `depth` columns of `rows`, the right operand as
 /// `columns` columns of `depth`), or transposed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Side {
@@ -31,7 +31,7 @@ pub struct Side {
     pub leading: usize,
     /// Batch stride: elements from one product of the batch to the next; 0 for a broadcast operand.
     pub stride: usize,
-    /// Alignment in bytes of its first element, in each launch.
+    /// Alignment in bytes of the first element, the minimum of all launches.
     pub alignment: usize,
 }
 
@@ -40,7 +40,7 @@ pub struct Side {
 pub struct Product {
     /// Dtype of operands and result.
     pub dtype: DType,
-    /// Whether factors may be rounded to TF32.
+    /// Whether operands may be rounded to TF32.
     pub tf32: bool,
     /// Rows of the result.
     pub rows: usize,
@@ -67,8 +67,8 @@ pub struct Launches {
     pub places: Vec<[i64; 3]>,
 }
 
-/// Whether the library computes a product of that many multiplications: from
-/// `THALWEG_CUBLASLT_MIN_MULTIPLICATIONS` on, or from the threshold on.
+/// Whether the library computes a product of that many multiplications: at least `THALWEG_CUBLASLT_MIN_MULTIPLICATIONS`
+/// multiplications if set, else at least the tunable `min_library_product`.
 fn is_large(multiplications: usize) -> bool {
     use std::sync::OnceLock;
     static FROM: OnceLock<Option<usize>> = OnceLock::new();

@@ -1,8 +1,8 @@
 //! The domain of a launch, as a class that decides source and as kernel arguments.
 //!
 //! In: extents and accesses of a geometry. Out: a [`SpaceClass`], which decides the source, and the sizes, which become
-//! kernel arguments ([`SpaceParams`]). Dimensions are merged where all accesses allow it. Indices have 32 bits where every offset fits,
-//! else 64.
+//! kernel arguments ([`SpaceParams`]). Dimensions are merged where all accesses allow it. Indices have 32 bits where
+//! every offset fits, else 64.
 //!
 //! Always true: the layout of the arguments depends on the class alone.
 
@@ -13,7 +13,7 @@ use thalweg_kernel::{Access, AccessGeometry, IndexMap, dims};
 /// Stride of an access along the lane dimension, whose neighbouring points a thread takes as a vector.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Inner {
-    /// Stride 1.
+    /// Stride 1: lanes are neighbours in memory.
     Unit,
     /// Stride 0: all lanes read one element.
     Zero,
@@ -24,14 +24,14 @@ pub enum Inner {
 /// Addressing mode of an access.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Addressing {
-    /// PassThreads strides.
+    /// By strides.
     Strided {
         /// Stride along the dimension of lanes.
         inner: Inner,
         /// Whether the lanes of a thread are one aligned vector.
         vector: bool,
     },
-    /// PassThreads an index map. For each view, the domain's first: its rank, and whether it has a mask.
+    /// Through an index map. For each of its views, that of the domain first: its rank, and whether it has a mask.
     Mapped(Vec<(u8, bool)>),
 }
 
@@ -40,11 +40,11 @@ pub enum Addressing {
 pub struct SpaceClass {
     /// Whether indices take 64 bits.
     pub wide: bool,
-    /// Number of dimensions that number rows.
+    /// Number of dimensions that enumerate rows.
     pub kept: u8,
-    /// Number of dimensions within a row.
+    /// Number of dimensions that enumerate the points of a row.
     pub row: u8,
-    /// Neighbouring points that a thread takes as a vector.
+    /// Number of neighbouring points that a thread takes as a vector.
     pub lanes: u8,
     /// Whether lanes are neighbours in the last kept dimension rather than in the last one of the row.
     pub across: bool,
@@ -52,14 +52,14 @@ pub struct SpaceClass {
     pub addressing: Vec<Addressing>,
 }
 
-/// The sizes of a launch.
+/// Domain of a launch with its sizes.
 #[derive(Clone, Debug)]
 pub struct Space {
     /// Class key: the properties that decide the source.
     pub class: SpaceClass,
     /// Extents of the kept dimensions, then of those of the row.
     pub extents: Vec<usize>,
-    /// Of each access: the offset of its first element, and the stride of each dimension.
+    /// Offset of the first element, and stride of each dimension, for each access.
     pub steps: Vec<(isize, Vec<isize>)>,
     maps: Vec<Option<std::sync::Arc<IndexMap>>>,
 }
@@ -146,7 +146,7 @@ impl Space {
         if self.maps[access].is_some() { 0 } else { self.steps[access].0 }
     }
 
-    /// The dimension of lanes.
+    /// Dimension whose neighbouring points are the lanes of a vector, if any.
     fn lane(&self) -> Option<usize> {
         self.class.lane()
     }
@@ -179,12 +179,12 @@ impl Space {
 }
 
 impl SpaceClass {
-    /// The dimension of lanes.
+    /// Dimension whose neighbouring points are the lanes of a vector, if any.
     pub fn lane(&self) -> Option<usize> {
         if self.across { (self.kept as usize).checked_sub(1) } else { (self.row > 0).then(|| self.rank() - 1) }
     }
 
-    /// Dimensions in all.
+    /// Total number of dimensions.
     pub fn rank(&self) -> usize {
         (self.kept + self.row) as usize
     }
@@ -287,7 +287,7 @@ params! {
     pub struct SpaceParams(class: &SpaceClass) filled by SpaceArguments {
         /// Size of each dimension; that of lanes is counted in vectors.
         dims: Vec<Divisor> = each(class.rank(), Divisor::declare),
-        /// Accesses.
+        /// Arguments of each access.
         accesses: Vec<AccessParams> =
             |layout| layout.each(class.addressing.len(), |layout, k| AccessParams::declare(layout, class, k)),
     }
@@ -298,9 +298,9 @@ params! {
     pub struct AccessParams(class: &SpaceClass, access: usize) filled by AccessArguments {
         /// Address of the first element; its offset for an access without an operand.
         base: Base,
-        /// Stride along each dimension, of an access by strides.
+        /// Stride along each dimension; none for an access through an index map.
         strides: Vec<Stride> = each(if class.levels(access).is_empty() { class.rank() } else { 0 }, Stride::declare),
-        /// Views of the index map, the domain's first.
+        /// Views of the index map, that of the domain first; none for a strided access.
         views: Vec<ViewParams> = |layout| {
             let levels = class.levels(access);
             layout.each(levels.len(), |layout, n| ViewParams::declare(layout, levels[n].0, levels[n].1))
@@ -311,9 +311,9 @@ params! {
 params! {
     /// Kernel arguments of a view of an index map.
     pub struct ViewParams(rank: u8, masked: bool) filled by ViewArguments {
-        /// Offset of its first element.
+        /// Offset of the view's first element.
         offset: Stride,
-        /// Dimensions.
+        /// Dimensions of the view.
         dims: Vec<ViewDimParams> = each(rank.into(), |layout| ViewDimParams::declare(layout, masked)),
     }
 }
@@ -321,21 +321,21 @@ params! {
 params! {
     /// Kernel arguments of a dimension of a view.
     pub struct ViewDimParams(masked: bool) filled by ViewDimArguments {
-        /// Size.
+        /// Size of the dimension.
         size: Divisor,
-        /// Stride.
+        /// Stride of the dimension.
         stride: Stride,
-        /// Bounds of the mask.
+        /// Bounds of the mask along the dimension.
         bounds: Option<BoundsParams> = optional(masked, BoundsParams::declare),
     }
 }
 
 params! {
-    /// Indices that a mask lets through.
+    /// Range of indices along a dimension that a mask admits.
     pub struct BoundsParams() filled by BoundsArguments {
-        /// First index.
+        /// First admitted index.
         low: Stride,
-        /// Index after the last one.
+        /// Index after the last admitted one.
         high: Stride,
     }
 }

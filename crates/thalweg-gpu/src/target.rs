@@ -1,4 +1,4 @@
-//! Properties of a chip, and what lowering asks of its device.
+//! Properties of a chip, and the interface of the device that lowering plans for.
 
 use crate::maps::{MAP_WORDS, TensorMap};
 use crate::product::Product;
@@ -13,9 +13,9 @@ pub const MAX_CORESIDENT_BLOCKS: usize = 16;
 /// Instructions of a chip beyond arithmetic of single threads. Kernel families ask for these, never for a chip's version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Capabilities {
-    /// Matrix multiplication by a warp: bf16, f16 and TF32 factors in registers (`mma.sync`).
+    /// Matrix multiplication by a warp: bf16, f16 and TF32 operands in registers (`mma.sync`).
     pub warp_matrix: bool,
-    /// Matrix multiplication by a warpgroup: bf16 and f16 factors in shared memory (`wgmma`).
+    /// Matrix multiplication by a warpgroup: bf16 and f16 operands in shared memory (`wgmma`).
     pub warpgroup_matrix: bool,
     /// Copies of boxes of a tensor to shared memory, by a tensor map (TMA).
     pub tensor_maps: bool,
@@ -56,9 +56,9 @@ pub struct Chip {
 }
 
 impl Chip {
-    /// Number of blocks of a launch that may wait for one another, each alone on a multiprocessor if need be. An eighth
-    /// of the multiprocessors: if eight such launches have all begun and none is complete, the first of them still
-    /// finds free multiprocessors.
+    /// Maximum number of blocks of a launch that may wait for one another, each alone on a multiprocessor if need be.
+    /// An eighth of the multiprocessors: if eight such launches have all begun and none is complete, the first of them
+    /// still finds free multiprocessors.
     pub fn coresident_blocks(&self) -> usize {
         (self.multiprocessors as usize / 8).clamp(1, MAX_CORESIDENT_BLOCKS)
     }

@@ -18,7 +18,7 @@ const PRODUCT_TILE: usize = 64;
 /// Index space of a pass.
 #[derive(Clone, Copy)]
 pub struct Domain<'a> {
-    /// Extents.
+    /// Extents of the dimensions.
     pub extents: &'a [usize],
     /// Number of dimensions that number rows.
     pub kept: usize,
@@ -33,7 +33,7 @@ impl<'a> Domain<'a> {
     }
 }
 
-/// Accesses that a body loads through, and whether by data-dependent indices.
+/// Accesses that a body loads through, each with whether its indices are data-dependent (gathers).
 fn loads(body: &Body) -> Vec<(usize, bool)> {
     let of = |node: &Node| match *node {
         Node::Load { access } => Some((access as usize, false)),
@@ -62,7 +62,7 @@ fn nests(body: &Body, domain: Domain<'_>, loads: &[(usize, bool)], written: bool
     })
 }
 
-/// Bytes read by passes that run together: each element once where it stays cached.
+/// Bytes read by fused passes: each element once where it stays cached.
 fn read(bodies: &[&Body], domain: Domain<'_>) -> u64 {
     let Some(first) = bodies.first() else { return 0 };
     let mut all: Vec<(usize, bool)> = bodies.iter().flat_map(|b| loads(b)).collect();
@@ -87,8 +87,8 @@ pub fn map(body: &Body, extents: &[usize], at: &[AccessGeometry]) -> Moved {
     Moved { read: read(&[body], domain), written: written(body, domain), ..Moved::default() }
 }
 
-/// Traffic of a row kernel in one launch. `held`: a row stays in registers from its first pass to its last. The passes
-/// `together` run on a tile of the row while that is cached.
+/// Traffic of a row kernel in one launch. With `held`, a row stays in registers from its first pass to its last. The
+/// passes `together` run on a tile of the row while that is cached.
 pub fn whole(phases: &[Phase], domain: Domain<'_>, held: bool, together: Option<Range<usize>>) -> Moved {
     let bodies: Vec<&Body> = phases.iter().map(|p| &p.body).collect();
     let near = together.unwrap_or(0..0);
@@ -100,7 +100,7 @@ pub fn whole(phases: &[Phase], domain: Domain<'_>, held: bool, together: Option<
 }
 
 /// Traffic of a row kernel with a launch for each pass: buffers are in memory, and so are results of folds and the
-/// partial results of `chunks` of a row. `more`: other passes follow. The passes `together` are one launch.
+/// partial results of `chunks` of a row. With `more`, other passes follow. The passes `together` are one launch.
 pub fn staged(
     phases: &[Phase],
     more: bool,
@@ -128,7 +128,7 @@ pub fn staged(
     moved
 }
 
-/// Traffic of bytes that one launch writes and another one reads.
+/// Traffic of scratch memory: `bytes` that one launch writes and another one reads.
 pub fn scratch(bytes: u64) -> Moved {
     Moved { read: bytes, written: bytes, ..Moved::default() }
 }

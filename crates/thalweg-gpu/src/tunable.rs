@@ -1,168 +1,201 @@
-//! Thresholds by which kernels are spread over a GPU: who holds a row, what is split, which scatter, which tiles.
+//! Thresholds of kernel selection and of the runtime: which strategy a row kernel takes, what is split among blocks,
+//! which scatter, which GEMM tiles.
 //!
-//! All of them are read while a kernel is lowered. What they choose is part of the kernel's class and of the words of its
-//! launch, by which code is cached: a plan of other thresholds stays right, and shares no code that it may not.
+//! Thresholds of selection are read while a kernel is lowered. What they choose is part of the kernel's class key and
+//! of the argument words of its launch, by which code is cached. So a plan made with other thresholds stays valid, and
+//! shares no code that differs.
 
 thalweg_ir::tunables! {
     /// Thresholds of `thalweg-gpu`. Each value gives right results, strict kernels the same bits.
     pub struct GpuTunables of "thalweg-gpu" {
-        /// Registers of 4 bytes of a thread that what is held of a row may take; half as many in blocks of 1,024 threads.
+        /// Maximum 32-bit registers per thread for the elements of a row that are held between passes; half as many in
+        /// blocks of more than 512 threads, and where several blocks hold a row.
         max_held_registers: 64, in 0..=16,
-        /// Points of a row from which on a group of threads may be chosen that covers it exactly.
+        /// Minimum row length, in points, at which a source may be specialized for a group of threads that covers the
+        /// row exactly.
         min_exact_row: 512, in 1..=64,
-        /// Binary logarithm of the threads of a row that each pass reads from memory: a whole block, of two warps at least.
+        /// Binary logarithm of the number of threads per row where each pass reads the row from memory: a block of 64
+        /// to 512 threads.
         reread_threads_log: 9, in 6..=9,
-        /// Vectors of rows across memory below which blocks are as narrow as a line of memory.
+        /// Minimum number of rows, in vectors, of an outer-axis reduction at which a block covers 32 vectors of
+        /// neighbouring rows. Below it, a block covers one cache line of them.
         min_wide_rows: 512, in 1..=64,
-        /// Points of a row of several dimensions from which on a thread takes two side by side where it cannot take four: each is
-        /// a source, and lengths change.
+        /// Minimum row length, in points, of a row of several dimensions at which a thread takes vectors of two points,
+        /// where vectors of four are not possible. Two lanes need a source of their own, so shorter rows, whose lengths
+        /// change, do not get one.
         min_two_lane_row: 1 << 20, in 2..=256,
-        /// Elements of a launch up to which one block a row does, however few rows.
+        /// Maximum number of elements of a launch whose rows are never split among blocks, however few they are.
         max_unsplit_elements: 1 << 15, in 0..=256,
-        /// Vectors of a row up to which one block does.
+        /// Maximum row length, in vectors, of a row that is not split among blocks.
         max_unsplit_row: 1024, in 0..=32,
-        /// Points of a row across memory for each thread of a block from which on blocks may share it.
+        /// Minimum number of points per thread at which a row of an outer-axis reduction may be split among blocks.
         min_split_points: 8, in 0..=8,
-        /// Vectors of a block's chunk of a row.
+        /// Minimum length, in vectors, of a block's chunk of a split row.
         min_chunk_vectors: 512, in 1..=16,
-        /// Points of a thread in a block's chunk of a row across memory.
+        /// Minimum number of points per thread in a block's chunk of a split row, for outer-axis reductions.
         min_chunk_points: 4, in 1..=4,
-        /// Share of the second-level cache (one over so many) that a tensor must exceed for blocks to hold rows together.
+        /// Fraction of the second-level cache (its size divided by this) that a tensor must exceed for co-resident
+        /// blocks to hold its rows in registers.
         cache_divisor: 2, in 2..=1 << 24,
-        /// Tiles of an online reduction that are shifted by the mean of the first of them. To put a state together with another
-        /// costs as much as some tens of elements; what cancels is at most as many times as large as what is left.
+        /// Number of tiles of an online reduction that are shifted by the mean of the first of them. Combining two
+        /// states costs as much as some tens of elements. The part of a sum that cancels is at most this many times as
+        /// large as the remainder.
         shifted_tiles: 8, in 1..=2,
-        /// Vectors of a row from which on the tiles of its scan are twice as large.
+        /// Minimum row length, in vectors, at which a chained scan doubles its tile (8 vectors a thread instead of 4).
         min_long_scan: 1 << 16, in 1..=64,
-        /// Points of a row above which the rows of the threads of a block, which lie side by side, are more than the first-level
-        /// cache: pairs of rows.
+        /// Maximum row length, in points, for the pairwise strategy. Beyond it, the rows of a block's neighbouring
+        /// threads exceed the first-level cache.
         max_pair_points: 512, in 0..=16,
-        /// Threads of a multiprocessor below which there are too few for pairs of rows.
+        /// Minimum number of threads per multiprocessor for the pairwise strategy.
         min_pair_threads: 64, in 0..=1,
-        /// Threads of a multiprocessor for each vector of a row below which there are too few for pairs of rows: a thread waits for
-        /// one after the other.
+        /// Minimum number of threads per multiprocessor for each vector of a row, for the pairwise strategy: a thread
+        /// loads the vectors one after the other, so long rows need more threads to hide the latency.
         min_pair_threads_of_vector: 8, in 0..=1,
-        /// Neighbouring threads that read different rows of the operand that stays.
+        /// Minimum extent of the second row dimension for the pairwise strategy: the number of neighbouring threads
+        /// that read different rows of one operand and the same row of the other.
         min_pair_side: 16, in 1..=16,
-        /// Points along either dimension of a fold from which on it goes by tiles: lines of memory stay near below.
+        /// Minimum extent of both dimensions of a fold that is traversed in tiles. In smaller ones, cache lines stay in
+        /// the first-level cache anyway.
         min_tiled_fold: 64, in 1..=16,
 
-        /// Nodes of a map's body up to which a thread takes eight points: fewer where the arithmetic of each needs the registers.
+        /// Maximum number of body nodes at which a thread of a map takes eight points; larger bodies need the registers
+        /// and take two.
         max_eight_lane_nodes: 400, in 0..=8,
-        /// Nodes of a body that is written down four times over for a tile, lanes apart.
+        /// Maximum number of body nodes at which a thread of a tiled map takes four vectors: the body is emitted once
+        /// for each.
         max_repeated_nodes: 100, in 0..=8,
-        /// Share of the chip's threads (one over so many) that a map by vectors must have: what is small is bound by the time that
-        /// one point takes.
+        /// Minimum number of threads of a vectorized map, as a fraction of the chip's threads (their number divided by
+        /// this). Smaller maps take one point a thread: they are bound by the latency of one point.
         vector_divisor: 16, in 16..=1 << 20,
-        /// Vectors of a map for each thread of the chip from which on a thread takes two.
+        /// Minimum number of vectors for each thread of the chip at which a thread of a map takes two.
         min_two_vectors: 4, in 0..=4,
-        /// Points of a domain for each multiprocessor from which on blocks cover tiles.
+        /// Minimum number of points per multiprocessor at which the blocks of a map cover tiles.
         min_tiled_map: 128, in 0..=1,
-        /// Points, or vectors, of either side of a domain from which on blocks cover tiles.
+        /// Minimum extent of both dimensions of a tiled map (of the innermost one in vectors).
         min_tile_side: 8, in 1..=8,
 
-        /// Chunks of a row that is scanned, at most: each block folds the partial results of those before its own.
+        /// Maximum number of chunks of a scanned row: each block combines the partial results of the chunks before its
+        /// own.
         max_scan_chunks: 512, in 1..=8,
-        /// Iterations of a block over a row up to which no other block shares its scan.
+        /// Maximum number of iterations over a row for which one block scans the whole row.
         max_unsplit_scan: 4, in 0..=1,
-        /// Points of a row up to which threads of one warp scan it.
+        /// Maximum row length, in points, for a scan by threads of a single warp.
         max_warp_scan: 256, in 0..=64,
-        /// Rows from which on neighbouring threads scan neighbouring rows.
+        /// Minimum number of rows for an outer-axis scan, in which neighbouring threads scan neighbouring rows.
         min_across_scan: 8, in 1..=8,
-        /// Points of a row of 1-byte elements up to which merges are not more launches than passes of a radix sort.
+        /// Maximum row length, in points, at which 1-byte elements are sorted by merges: longer rows take fewer
+        /// launches as a radix sort.
         max_merged_1: 4 << 10, in 0..=16,
-        /// Points of a row of 2-byte elements up to which it is sorted by merges.
+        /// Maximum row length, in points, at which 2-byte elements are sorted by merges.
         max_merged_2: 8 << 10, in 0..=16,
-        /// Points of a row of 4-byte elements up to which it is sorted by merges.
+        /// Maximum row length, in points, at which 4-byte elements are sorted by merges.
         max_merged_4: 32 << 10, in 0..=16,
-        /// Points of a row of 8-byte elements up to which it is sorted by merges.
+        /// Maximum row length, in points, at which 8-byte elements are sorted by merges.
         max_merged_8: 128 << 10, in 0..=16,
 
-        /// Values along a scatter's axis that one thread puts in: they take half a microsecond each, as many launches as a sort
-        /// takes are no faster than 64 of them.
+        /// Maximum number of values along a scatter's axis that one thread scatters serially. Each takes half a
+        /// microsecond; 64 of them take as long as the launches of a sort.
         max_serial_values: 64, in 0..=4,
-        /// Lines of a scatter for each multiprocessor from which on a thread has one.
+        /// Minimum number of lines per multiprocessor at which each line of a scatter gets one thread.
         min_busy_lines: 512, in 0..=1,
-        /// Vectors of lines for each multiprocessor from which on a thread has one.
+        /// Minimum number of vectors of lines per multiprocessor at which each vector of a scatter's lines gets one
+        /// thread.
         min_busy_vectors: 512, in 0..=1,
-        /// Values of a line that one thread puts in while a multiprocessor sorts a tile, at a quarter of what was measured: a tile
-        /// takes 16 times as long, and several are sorted at once.
+        /// Time to sort a tile of a scatter's indices on one multiprocessor, in values that a thread scatters serially
+        /// meanwhile. Measured: 16, but several tiles are sorted at once, so this is a quarter of it.
         sort_cost: 4, in 0..=1 << 12,
-        /// Values per element of a scatter from which on runs are cut into chunks.
+        /// Minimum average number of values per element of a scatter at which runs of equal indices are cut into
+        /// chunks.
         min_run_values: 128, in 1..=8,
-        /// Values along a scatter's axis from which on runs are cut into chunks even if there are few per element on average:
-        /// one element with all values takes one thread 0.14 us per value.
+        /// Minimum number of values along a scatter's axis at which runs are cut into chunks even if there are few per
+        /// element on average: an element that gets all values takes one thread 0.14 us per value.
         min_skewed_values: 1 << 20, in 1..=64,
         /// Sorted indices per chunk of a run: partial results are few, and one element with 10 M values keeps 78,125 threads
         /// busy.
         run_chunk: 128, in 2..=8,
-        /// Values from which on they are counted in tables: a block each for so few would add more than it counts.
+        /// Minimum number of values that are counted in shared-memory tables (histogram). Adding a block's table to the
+        /// result costs more than counting fewer values.
         min_counted_values: 256, in 1..=16,
-        /// Values for each place of the result from which on they are counted in tables.
+        /// Minimum average number of values per bin for counting in shared-memory tables.
         min_values_of_place: 4, in 0..=4,
-        /// Bytes of a block's tables: a multiprocessor has four times that, and without being asked a block gets no more.
+        /// Maximum bytes of a block's tables of a histogram: shared memory that a block gets without opting in to more,
+        /// a quarter of a multiprocessor's.
         max_table_bytes: 48 << 10, in 8..=256,
-        /// Tables of a block (of 4, 8 and 16 measured on an H200 eight are the best for 100 places, and none is worse for 1,000).
+        /// Maximum number of tables per block of a histogram. Of 4, 8 and 16, measured on an H200, eight are the
+        /// fastest for 100 bins, and as fast as any for 1,000.
         max_tables: 8, in 1..=8,
-        /// Nodes of an index's body up to which a thread takes vectors of eight.
+        /// Maximum number of nodes of an index's body at which a thread of a histogram takes vectors of eight points;
+        /// else of four.
         max_counted_nodes: 100, in 0..=2,
 
-        /// Classes of a grouped launch: more, and the compiler takes long over one source while others wait for work.
+        /// Maximum number of classes of a grouped launch. With more, compiling its single source takes long, while
+        /// other work waits for it.
         max_joined_classes: 16, in 1..=4,
-        /// Blocks for each multiprocessor above which row kernels are not grouped with maps: what runs long is to have the registers
-        /// that it needs, and no more.
+        /// Maximum number of blocks per multiprocessor at which kernels of different families are grouped into one
+        /// launch. A longer launch gets the registers that its family needs, and no more.
         max_joined_blocks: 8, in 0..=1,
 
-        /// Multiplications below which plain cores are as fast as choosing and checking an algorithm of the library is slow: half
-        /// a millisecond for each new size. `THALWEG_CUBLASLT_MIN_MULTIPLICATIONS` comes first.
+        /// Minimum number of multiplications of a GEMM for the library (cuBLASLt). Below it, CUDA cores take less than
+        /// the half millisecond in which an algorithm is chosen and checked for each new size. Overridden by
+        /// `THALWEG_CUBLASLT_MIN_MULTIPLICATIONS`.
         min_library_product: 1 << 18, in 1..=4096,
-        /// Launches of one product by the library: more batch dimensions than one are taken in turns.
+        /// Maximum number of launches for one batched GEMM by the library: batch dimensions beyond the first are looped
+        /// over.
         max_library_launches: 64, in 0..=2,
-        /// Time of a library's product with its launches, in percent of the estimate, that a kernel of our own must stay below.
+        /// Maximum estimated time of a kernel of our own, in percent of the time of the library's GEMM with its
+        /// prologue and epilogue launches.
         library_percent: 100, in 10..=1000,
-        /// Multiplications below which odd rows of narrow factors do not matter.
+        /// Minimum number of multiplications of a GEMM at which misaligned rows of 2-byte operands matter: they are
+        /// copied to aligned memory, or the library is taken to be slow.
         min_odd_product: 1 << 28, in 1..=4096,
-        /// Rows and columns from which on a product reads its factors for longer than a copy of odd ones takes.
+        /// Minimum number of rows and of columns of a GEMM whose misaligned operands are copied: reading them then
+        /// takes longer than the copy.
         min_copied_side: 64, in 1..=8,
-        /// Lines of the short side of a product that is folded: each is a fold in the registers of a thread.
+        /// Maximum length of the short side (rows or columns) of a GEMM that is computed as a row reduction (GEMV): a
+        /// thread has an accumulator for each line.
         max_folded_lines: 8, in 0..=8,
-        /// Multiplications of a line of the short side from which on a bare product is folded.
+        /// Minimum number of multiplications per line of the short side at which an unfused GEMM is computed as a row
+        /// reduction (GEMV).
         min_folded_product: 1 << 16, in 1..=256,
-        /// Blocks for each multiprocessor, in percent, from which on tiles are large, or blocks stay.
+        /// Minimum number of blocks that keep the chip busy, in percent of its multiprocessors. Then tiles are large,
+        /// and attention blocks persistent.
         busy_percent: 100, in 0..=50,
-        /// Rows up to which tiles are flat, as a convolution of few channels wants them.
+        /// Maximum number of rows of a GEMM for flat tiles (64 rows by 128 or 256 columns), as in a convolution of few
+        /// channels.
         max_flat_rows: 64, in 0..=16,
-        /// Terms that a block has at least of a tile that it shares with others: split-K.
+        /// Minimum number of terms per block for split-K.
         min_split_terms: 128, in 1..=64,
-        /// Steps over terms that a block has at least of a tile that it shares with others.
+        /// Minimum number of steps over terms per block for split-K.
         min_split_steps: 2, in 1..=2,
-        /// Blocks that share the terms of a tile: the last one reads the sums of all.
+        /// Maximum number of blocks that share the terms of a tile (split-K): the last one reads the partial sums of
+        /// all.
         max_splits: 16, in 1..=4,
-        /// Tiles of TMA GEMMs that are compared, the largest first.
+        /// Maximum number of tile shapes of TMA GEMMs whose estimated times are compared, the largest first.
         max_fed_tiles: 4, in 1..=4,
-        /// Bytes that an element of the result reads, waiting in registers, up to which two warpgroups compute a tile together: 1
-        /// to 3 % faster than one, on an H200.
+        /// Maximum number of bytes that an epilogue loads per element of the result, held in registers, at which two
+        /// warpgroups compute one tile together: 1 to 3 % faster than one warpgroup, on an H200.
         max_team_bytes: 8, in 0..=8,
-        /// Accumulators of a thread up to which its epilogue runs on them where they are: all of that is written out.
+        /// Maximum number of accumulators per thread at which an epilogue runs on them in registers (interleaved
+        /// columns): its source is unrolled over them.
         max_dealt_sums: 64, in 0..=64,
         /// Time of a round of three warpgroups of flash attention, in percent of that of two. Measured on an H200.
         three_warpgroups_percent: 130, in 50..=130,
-        /// Runs of the same launches from which on they are kept back for a graph.
+        /// Minimum number of runs of the same launches at which they are deferred and become a CUDA graph.
         min_graph_runs: 4, in 1..=4,
-        /// Launches from which on a graph gains anything.
+        /// Minimum number of launches of a CUDA graph: shorter ones gain nothing.
         min_graph_launches: 3, in 1..=3,
-        /// Graphs of one run.
+        /// Maximum number of CUDA graphs per run.
         max_graphs: 4, in 1..=4,
-        /// Schedules of a queue that are remembered; beyond, those that did not come for long are forgotten.
+        /// Maximum number of runs that a queue remembers. Beyond it, those not used recently are dropped.
         max_runs: 512, in 1..=8,
-        /// Events of a queue that are remembered. Who asks for an older point gets a later event.
+        /// Maximum number of events that a queue remembers. A wait for an older ticket gets a later event.
         max_events: 64, in 1..=4,
-        /// Bytes of the memory in which blocks exchange values, at least.
+        /// Minimum bytes of the exchange buffer, through which the blocks of a launch exchange values.
         min_exchange_bytes: 1 << 20, in 64..=1024,
-        /// Bytes from which on a copy has a queue of its own.
+        /// Minimum bytes of a copy that goes into a queue for copies instead of the thread's own queue.
         min_queued_copy: 64 << 10, in 1..=4096,
-        /// Sources kept, by what decides them and by their text; beyond, the memory of them starts over. Bound kernels hold those
-        /// that they run.
+        /// Maximum number of sources in the compiler's cache, by class key and by text. Beyond it, the cache is
+        /// cleared; bound kernels keep their functions.
         max_sources: 1 << 14, in 16..=64,
     }
 }

@@ -1,4 +1,4 @@
-//! A GPU that does not exist.
+//! A GPU that does not exist, for tools that only need sources.
 //!
 //! In: sources. Out: the sources, each once, for inspection or compilation ([`super::nvrtc::compile_for`]). Memory is
 //! addresses only, launches do not run, and reads return zeros.
@@ -31,7 +31,7 @@ struct Sources {
 }
 
 impl Absent {
-    /// GPU without any sources yet.
+    /// Creates an absent GPU that has seen no sources.
     pub fn new() -> Absent {
         let chip = Chip {
             name: "absent GPU".into(),
@@ -88,12 +88,12 @@ pub fn joined(sources: &[&str], most: usize) -> Vec<String> {
     groups.iter().map(one).collect()
 }
 
-/// Source for people, without the prelude.
+/// Source without the prelude, for people to read.
 pub fn readable(source: &str) -> String {
     source.replacen(PRELUDE, "", 1)
 }
 
-/// Module, graph and event without contents.
+/// Stub of a module, a graph and an event.
 #[derive(Debug)]
 struct Nothing;
 

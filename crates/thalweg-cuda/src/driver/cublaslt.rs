@@ -16,7 +16,7 @@ use thalweg_ir::DType;
 
 /// Maximum workspace of an algorithm in bytes: what PyTorch allows on Hopper.
 pub const MAX_WORKSPACE_BYTES: usize = 32 << 20;
-/// Number of algorithms that are requested.
+/// Maximum number of algorithms that the heuristic returns.
 const CANDIDATES: usize = 8;
 
 type Status = i32;
@@ -167,7 +167,7 @@ impl Description {
     }
 }
 
-/// A product described to the library.
+/// Description of a product in the library's terms.
 pub struct Problem {
     product: Product,
     operation: Description,

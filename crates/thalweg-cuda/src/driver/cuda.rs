@@ -53,7 +53,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use thalweg_runtime::{Error, QUEUES, environment};
 
-/// Bytes that the pool is grown by in advance, at least and at most.
+/// Minimum and maximum bytes by which the pool is grown in advance.
 const MIN_POOL_GROWTH: usize = 32 << 20;
 const MAX_POOL_GROWTH: usize = 512 << 20;
 
@@ -69,12 +69,12 @@ pub struct Cuda {
 pub struct GpuState {
     gpu: Arc<Gpu>,
     chip: Chip,
-    /// Null where the device does not support pools: then each block is allocated by the driver directly, which waits
-    /// for the device.
+    /// Pool of device memory. Null where the device does not support pools: then each block is allocated by the driver
+    /// directly, which waits for the device.
     ///
-    /// A pool of our own, and not the device's: others configure that one as they like. It keeps all memory that is
-    /// freed to it, since the pool of buffers above frees only to allocate something else. What is still unused then,
-    /// the next [`Driver::synchronize`] returns to the system.
+    /// It is a pool of our own, and not the device's: others configure that one as they like. It keeps all memory that
+    /// is freed to it, since the pool of buffers above frees only to allocate something else. The next
+    /// [`Driver::synchronize`] returns unused memory to the system.
     pool: CUmemoryPool,
     /// Whether the pool holds freed memory.
     kept: AtomicBool,
@@ -83,7 +83,7 @@ pub struct GpuState {
     staging: Staging,
     /// CUDA version of the driver, in its own numbering: 12040 for 12.4.
     version: u32,
-    /// Major version: newer libraries do not work with it.
+    /// Major CUDA version of the driver: libraries of newer majors do not work with it.
     major: u32,
     products: Products,
     /// Plans of cuFFT.

@@ -58,7 +58,7 @@ fn check(call: &str, status: Status) -> Result<(), String> {
 struct Plan {
     api: &'static Api,
     handle: Handle,
-    /// Workspace in bytes.
+    /// Bytes of workspace.
     workspace: usize,
 }
 
@@ -72,7 +72,7 @@ impl Drop for Plan {
 /// Plans of a device, the most recently used last.
 #[derive(Default)]
 pub(super) struct Plans {
-    /// Plans by lines and stream: a plan cannot run twice at once.
+    /// Plans by transforms and stream: a plan cannot run twice at once.
     known: Vec<((Lines, usize), Plan)>,
 }
 
@@ -83,8 +83,8 @@ impl std::fmt::Debug for Plans {
 }
 
 impl Plans {
-    /// Workspace of a plan for these lines in that stream, which is created if necessary. The device's context must be
-    /// current.
+    /// Bytes of workspace of a plan for these transforms in that stream; the plan is created if necessary. The device's
+    /// context must be current.
     ///
     /// # Errors
     /// Package to install where no library of a CUDA major version up to `at_most` is found, or its message.
@@ -141,7 +141,7 @@ impl Plans {
     }
 }
 
-/// `cufftType` of the lines.
+/// `cufftType` of the transforms.
 fn kind(lines: &Lines) -> i32 {
     match (lines.kind, lines.double) {
         (FourierKind::Half, false) => 0x2a,
@@ -161,7 +161,7 @@ fn plan(api: &'static Api, lines: &Lines) -> Result<Plan, String> {
     // SAFETY: the plan just created.
     check("cufftSetAutoAllocation", unsafe { (api.own_memory)(handle, 0) })?;
     let mut n = lines.n as i64;
-    // Without embedding, the lines are contiguous.
+    // Without embedding parameters, lines are contiguous.
     // SAFETY: the plan just created, a size, and an out-pointer to a number.
     let made = unsafe {
         let count = lines.count as i64;

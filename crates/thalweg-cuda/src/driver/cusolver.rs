@@ -119,7 +119,7 @@ mod newer {
         );
     }
 
-    /// Table of these functions.
+    /// Table of these newer functions.
     #[derive(Clone, Copy)]
     pub(super) struct Table(&'static Api);
 
@@ -246,7 +246,7 @@ struct Solver {
     blas: Handle,
     jacobi: Handle,
     symmetric_jacobi: Handle,
-    /// Null where there is no `newer`.
+    /// Handle of parameters; null where there is no `newer` table.
     params: Handle,
     /// Host memory that a routine may use while it runs, the largest last. Smaller ones are kept: a routine in the
     /// stream may still use them.
@@ -328,7 +328,7 @@ impl Solvers {
     }
 }
 
-/// Function of the precision: `$wide` for f64, else `$single`.
+/// Selects the function of a precision: `$wide` for f64, else `$single`.
 macro_rules! of {
     ($api:expr, $double:expr, $single:ident, $wide:ident) => {
         if $double { $api.$wide } else { $api.$single }
@@ -375,7 +375,7 @@ impl Solver {
         }
     }
 
-    /// Number of matrices that one call takes, at least one.
+    /// Number of matrices that one call takes: all, up to the library's limit, for batched calls; else one.
     fn at_once(&self, of: &Matrices) -> usize {
         match of.routine {
             _ if !self.is_batched(of) => 1,

@@ -43,7 +43,7 @@ use thalweg_gpu::target::MAX_CORESIDENT_BLOCKS;
 use thalweg_runtime::environment::{self, Value};
 use thalweg_runtime::{Error, QUEUES};
 
-/// Device name in errors.
+/// Name of the device in errors.
 const NAME: &str = "cuda:emulated";
 /// Maximum bytes of shared memory of a block.
 const SHARED: usize = 227 << 10;
@@ -161,7 +161,7 @@ impl EmulatedState {
     }
 }
 
-/// A loaded shared object.
+/// A loaded shared object with its kernels.
 #[derive(Debug)]
 struct Object {
     entries: Box<[Entry]>,
@@ -290,7 +290,7 @@ impl Driver for Emulated {
         !environment::CUDA_GRAPHS.is("off")
     }
 
-    /// Encodes a map as `map_copy` in mapped.cuh reads it: address, rank, extents, strides, elements of a box.
+    /// Encodes a tensor map as `map_copy` in mapped.cuh reads it: address, rank, extents, strides, elements of a box.
     fn map(&self, map: &TensorMap) -> Option<[u64; MAP_WORDS]> {
         if !self.parts.chip.capabilities.tensor_maps || !map.is_possible() {
             return None;
@@ -416,7 +416,7 @@ impl Libraries for Emulated {
     }
 }
 
-/// The launches of a graph: their properties that do not change.
+/// Launches of a graph: the properties that an update cannot change.
 #[derive(Debug)]
 struct Chain {
     gpu: Emulated,
@@ -436,7 +436,7 @@ impl Graph for Chain {
     }
 }
 
-/// Reports what a real driver would refuse.
+/// Reports an error for a launch that a real driver would refuse.
 fn check(launch: &Launch) -> Result<(), Error> {
     let name = &entry(&launch.function).name;
     refused(launch).map_or(Ok(()), |what| Err(failed(format!("launch of {name}: {what}"))))
@@ -456,7 +456,7 @@ fn refused(launch: &Launch) -> Option<String> {
     (arguments.len() * 8 > ARGUMENTS).then(|| format!("{} words of arguments", arguments.len()))
 }
 
-/// Memory of the running launch. Each part ends at a guard page.
+/// Argument words and shared memory of the running launch. Each of the two ends at a guard page.
 struct Around {
     shared: Guarded,
     arguments: Guarded,
@@ -464,7 +464,7 @@ struct Around {
 
 static AROUND: Mutex<Option<Around>> = Mutex::new(None);
 
-/// A launch as work. Its traffic counts for the calling thread.
+/// Returns the work that runs a launch. Its memory traffic counts for the calling thread.
 fn running(launch: Launch) -> impl FnOnce(&EmulatedState) -> Result<(), Error> + Send + 'static {
     let moved = MOVED.with(Arc::clone);
     move |_| run(&launch, &moved)
@@ -504,7 +504,7 @@ fn run(launch: &Launch, moved_before: &[AtomicU64; 2]) -> Result<(), Error> {
     let say = |block: [u32; 3], why: String| failed(format!("{} in block {block:?}: {why}", entry.name));
     // SAFETY: as above.
     let (static_part, fixed) = unsafe { ((*runtime).fixed, (*runtime).fixed_end as usize - (*runtime).fixed as usize) };
-    // Blocks that wait for others, with the contents of their shared memory.
+    // Blocks that wait for other blocks, with their indices and the contents of their shared memory.
     let mut aside: VecDeque<(SuspendedBlock, [u32; 3], Vec<u8>)> = VecDeque::new();
     let shared_now = || {
         let mut all = vec![0; fixed + bytes];
@@ -530,7 +530,7 @@ fn run(launch: &Launch, moved_before: &[AtomicU64; 2]) -> Result<(), Error> {
             Outcome::Done => {}
             Outcome::Waits(who, _) => aside.push_back((who, block, shared_now())),
         }
-        // Waiting blocks resume in turn, until none of them makes progress.
+        // Waiting blocks resume one after the other, until none of them makes progress.
         let mut in_vain = 0;
         while in_vain < aside.len() {
             let (who, block, memory) = aside.pop_front().expect("some wait");

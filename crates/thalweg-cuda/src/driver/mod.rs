@@ -4,7 +4,7 @@
 //! ([`Cuda`]), and an emulator that runs the same sources on the host, thread by thread, so that everything above can
 //! be tested without a GPU (`Emulated`). A third one only collects sources ([`Absent`]).
 //!
-//! * `absent`: no GPU; records what one would have compiled.
+//! * `absent`: no GPU; records the sources that a GPU would have compiled.
 //! * `cublaslt`: NVIDIA's library of matrix products.
 //! * `cuda`: NVIDIA's driver.
 //! * `cufft`: NVIDIA's library of Fourier transforms.

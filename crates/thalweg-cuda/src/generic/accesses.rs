@@ -1,5 +1,5 @@
-//! Access descriptors of a generic launch: a word for each access, with the index of its argument words and its dtype
-//! and addressing mode.
+//! Access descriptors of a generic launch: a word for each access, with the index of its first kernel argument, its
+//! dtype and its addressing mode.
 
 use thalweg_gpu::kernels::generic::params::GenericParams;
 use thalweg_gpu::space::{Addressing, SpaceClass};
@@ -9,18 +9,18 @@ use thalweg_kernel::Access;
 /// Maximum number of views in an index map.
 const LEVELS: usize = 6;
 
-/// Descriptors of accesses.
+/// Access descriptors of a launch.
 pub struct Described<'a> {
     params: &'a GenericParams,
 }
 
 impl Described<'_> {
-    /// Descriptors of a launch.
+    /// Access descriptors, which are kernel arguments of these parameters.
     pub fn new(params: &GenericParams) -> Described<'_> {
         Described { params }
     }
 
-    /// Operand by which an instruction refers to an access.
+    /// Operand by which an instruction refers to an access: the kernel-argument index of its descriptor.
     pub fn of(&self, access: u16) -> Option<u32> {
         self.params.descriptors.get(access as usize).map(|descriptor| descriptor.slot().word() as u32)
     }

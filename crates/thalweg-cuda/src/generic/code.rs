@@ -1,8 +1,9 @@
 //! Assembler for the generic kernels (bytecode that `render/generic.cuh` interprets).
 //!
-//! In: bodies in order, and the use of a row's values between them. Out: words, each an instruction: its number, the
-//! slot of its result, and up to three operands, which are slots or (from [`WORD`] on) argument words that all threads
-//! share. A slot is freed after the last use of its value; values of a row keep their slots.
+//! In: bodies in order, and the use of a row's values between them. Out: words, each an instruction: its opcode, the
+//! slot of its result, and up to three operands. A slot is the shared memory of one interpreter value. Operands are
+//! slots or (from [`WORD`] on) kernel arguments, which all threads share. A slot is freed after the last use of its
+//! value; values of a row keep their slots.
 //!
 //! Always true: the result is `None` where a body has an operation without an instruction, or does not fit.
 
@@ -15,10 +16,10 @@ use thalweg_ir::{DType, ElementOp, Monoid, Scalar};
 use thalweg_kernel::monoid::combination;
 use thalweg_kernel::{Body, Fold, Node, NodeId, expand};
 
-/// First operand number of argument words.
+/// Operand code of kernel argument 0: lower codes are slots, higher ones the arguments after it.
 const WORD: u32 = 0x800;
 
-/// Maximum number of slots of a block.
+/// Maximum number of slots of a block (interpreter values in its shared memory).
 const SLOTS: usize = 40;
 
 /// Instructions of a launch that is being assembled.
@@ -26,22 +27,22 @@ pub struct Assembler<'a> {
     width: Width,
     described: &'a Described<'a>,
     code: Vec<u64>,
-    /// Constants, the first of which is word `constants_at`.
+    /// Constants, the first of which is kernel argument `constants_at`.
     constants: Vec<u64>,
     constants_at: usize,
-    /// Word of the first scalar.
+    /// Kernel-argument index of the first scalar.
     scalars: usize,
-    /// Slots in use.
+    /// For each slot, whether it is in use.
     taken: Vec<bool>,
-    /// Maximum number of slots in use so far.
+    /// Maximum number of slots that were in use at once.
     most: usize,
-    /// Slots of the values of a row.
+    /// Slot of each value of a row.
     values: FxHashMap<u16, u32>,
     /// Whether a gather occurs, so that an index may be out of range.
     pub gathers: bool,
 }
 
-/// Encodes an instruction.
+/// Encodes an instruction: its opcode (`number`), the slot of its result, operands, dtype and number of arguments.
 fn word(number: u16, to: u32, [a, b, c]: [u32; 3], dtype: DType, arity: u64) -> u64 {
     u64::from(number)
         | u64::from(to) << 10
@@ -53,7 +54,8 @@ fn word(number: u16, to: u32, [a, b, c]: [u32; 3], dtype: DType, arity: u64) -> 
 }
 
 impl<'a> Assembler<'a> {
-    /// Assembler of a launch whose `count` scalars begin at word `scalars`; constants and instructions follow them.
+    /// Assembler of a launch whose `count` scalars begin at kernel argument `scalars`; constants and instructions
+    /// follow them.
     pub fn new(width: Width, described: &'a Described<'a>, scalars: usize, count: usize) -> Assembler<'a> {
         let constants_at = scalars + count;
         Assembler {
@@ -70,12 +72,12 @@ impl<'a> Assembler<'a> {
         }
     }
 
-    /// Adds a control instruction.
+    /// Appends an instruction of [`Code`].
     pub fn control(&mut self, code: Code, to: u32, operands: [u32; 2], dtype: DType) {
         self.code.push(word(code as u16, to, [operands[0], operands[1], 0], dtype, 0));
     }
 
-    /// Number of an instruction, if the kernel supports it.
+    /// Opcode of an operation; `None` if the kernel of this width does not have it.
     fn number(&self, of: Computes) -> Option<u16> {
         number(of).filter(|_| has_instruction(self.width, of))
     }
@@ -94,7 +96,7 @@ impl<'a> Assembler<'a> {
         self.taken[slot as usize] = false;
     }
 
-    /// Operand of a constant, given by its bits in a register.
+    /// Operand code of a constant, given by its bits in a register. A new constant becomes another kernel argument.
     fn constant(&mut self, bits: u64) -> u32 {
         let at = self.constants.iter().position(|&c| c == bits).unwrap_or_else(|| {
             self.constants.push(bits);
@@ -123,7 +125,7 @@ impl<'a> Assembler<'a> {
         let begin = self.code.len();
         self.control(Code::Loop, 0, [0; 2], DType::F32);
         self.points(body, &partials)?;
-        // Jump targets are relative to the first instruction, whose word is not known yet.
+        // Jump targets are relative to the first instruction, whose argument index is not known yet.
         self.control(Code::EndLoop, 0, [begin as u32 + 1, 0], DType::F32);
         self.code[begin] = word(Code::Loop as u16, 0, [self.code.len() as u32, 0, 0], DType::F32, 0);
         for (fold, &partial) in body.folds.iter().zip(&partials) {
@@ -132,7 +134,8 @@ impl<'a> Assembler<'a> {
         Some(())
     }
 
-    /// Reduces a row's partial results over its threads by a butterfly, then over lanes. All threads get the result.
+    /// Emits the reduction of a row's partial results over its threads by a butterfly, then over lanes. All threads get
+    /// the result.
     fn fold(&mut self, body: &Body, fold: &Fold, partial: u32, deep: u32) -> Option<()> {
         let other = self.take()?;
         let mut distance = deep / 2;
@@ -155,7 +158,7 @@ impl<'a> Assembler<'a> {
         Some(())
     }
 
-    /// Combines an operand into a partial result, in live lanes.
+    /// Emits the combination of an operand into a partial result, in live lanes.
     fn combine(&mut self, op: Monoid, dtype: DType, partial: u32, other: u32) -> Option<()> {
         let body = expand(&combination(op, dtype, false), &crate::render::elements::is_native);
         let given = |node: &Node| match *node {
@@ -195,8 +198,8 @@ impl<'a> Assembler<'a> {
         Some(())
     }
 
-    /// Assembles a body's nodes, each in a slot or a word; `given` yields the operands of nodes that have values
-    /// already.
+    /// Assembles a body's nodes, each to a slot or a kernel argument; `given` yields the operands of nodes that have
+    /// values already.
     fn nodes(&mut self, body: &Body, given: &dyn Fn(&Node) -> Option<u32>) -> Option<Nodes> {
         let mut last = vec![0usize; body.nodes.len()];
         for i in 0..body.nodes.len() {
@@ -285,15 +288,16 @@ impl<'a> Assembler<'a> {
         })
     }
 
-    /// Stores a row's value to its chunk's partial results, whose address is in the word `address`.
+    /// Emits the instruction that stores a row's value to its chunk's partial results; `address` is the index of the
+    /// kernel argument with their address.
     pub fn partial(&mut self, slot: u16, dtype: DType, address: usize) -> Option<()> {
         let value = *self.values.get(&slot)?;
         self.control(Code::Partial, 0, [value, address as u32], dtype);
         Some(())
     }
 
-    /// Returns the constants and instructions, which follow the scalars; the index of the first instruction; and the
-    /// number of slots.
+    /// Returns the constants and instructions, which are kernel arguments after the scalars; the index of the first
+    /// instruction among all arguments; and the number of slots.
     pub fn finish(mut self) -> Option<(Vec<u64>, usize, usize)> {
         self.control(Code::End, 0, [0; 2], DType::F32);
         let begin = self.constants_at + self.constants.len();
@@ -324,13 +328,13 @@ fn is_same(from: DType, to: DType) -> bool {
         )
 }
 
-/// How a node gets its value.
+/// Source of a node's value.
 enum NodeSource {
-    /// It is this operand.
+    /// Operand that already has the value.
     Is(u32),
-    /// It is the value of another node.
+    /// Another node with the same value.
     Same(NodeId),
-    /// It is the result of an instruction: number, operands, dtype, number of arguments.
+    /// Instruction that computes it: opcode, operands, dtype, number of arguments.
     By(u16, [u32; 3], DType, u64),
 }
 

@@ -35,7 +35,7 @@ use thalweg_kernel::{
     RowGeometry, expand, phases, reciprocals, widen,
 };
 
-/// Plans a kernel by the generic ones; `None` where they do not cover it.
+/// Plans a kernel as launches of generic kernels; `None` where they do not cover it.
 pub fn plan(kernel: &Kernel, geometry: &Geometry, compiler: &Compiler) -> Option<Plan> {
     let covered = match kernel {
         Kernel::Map(body) | Kernel::Rows { body, .. } => is_covered(body),
@@ -65,13 +65,13 @@ fn is_covered(body: &Body) -> bool {
     nodes.chain(body.accesses.iter().map(|a| a.dtype)).all(has)
 }
 
-/// Units of the four generic kernels.
+/// Compilation units of the four generic kernels.
 pub fn units(compiler: &Compiler) -> [Arc<Unit>; 4] {
     Width::ALL.map(|width| compiler.unit(&Arc::new(Skeleton::Generic(width))))
 }
 
-/// Number of generic kernels that are compiled together, the first ones; the one with f64 is compiled when it is
-/// needed.
+/// Number of generic kernels that are compiled together: the first ones of [`Width::ALL`]. The one with f64 is compiled
+/// when it is needed.
 const COMMON: usize = 3;
 
 /// Loads or compiles the generic kernels of a plan. If one of them is not on disk, the common ones are compiled with it
@@ -99,8 +99,8 @@ fn map(plan: &mut Plan, body: &Body, geometry: &MapGeometry, compiler: &Compiler
     Some(())
 }
 
-/// Points per block of a map: a point a thread where there are few, else several times its lanes, so that a block's
-/// startup is cheap in comparison.
+/// Number of points per block of a map: one a thread where there are few points, else several times the lanes of each
+/// thread, so that a block's startup is cheap in comparison.
 fn points_per_block(n: usize, width: Width, chip: &Chip) -> usize {
     let (threads, lanes) = (THREADS as usize, width.lanes());
     let all = threads * chip.multiprocessors as usize;
@@ -159,13 +159,14 @@ fn rows(
     Some(())
 }
 
-/// Adds a launch, and whether it may meet an out-of-range index.
+/// Adds a launch to the plan, and whether it may meet an out-of-range index.
 fn push(plan: &mut Plan, (draft, checked): (Draft, bool)) {
     plan.stages.push(draft);
     plan.checked |= checked;
 }
 
-/// Kernels whose words hold all values, the narrowest first: any of them may have all instructions.
+/// Candidate widths, the narrowest first: those whose values hold all dtypes of the phases. Either may lack an
+/// instruction.
 fn widths(phases: &[Phase]) -> &'static [Width] {
     let mut dtypes = phases.iter().flat_map(|p| {
         let nodes = (0..p.body.nodes.len() as u32).map(|i| p.body.dtype(NodeId(i)));
@@ -175,14 +176,14 @@ fn widths(phases: &[Phase]) -> &'static [Width] {
     if long { &[Width::Wide, Width::Double] } else { &[Width::Narrow, Width::Functions] }
 }
 
-/// How rows are divided among blocks and threads.
+/// Division of rows among blocks and threads.
 #[derive(Clone, Copy)]
 struct Shape {
     /// Threads per row.
     deep: u32,
     /// Whether neighbouring threads have neighbouring rows, and not neighbouring points.
     across: bool,
-    /// Number of blocks that divide a row, and points of each.
+    /// Number of blocks that divide a row, and number of points of a row per block.
     chunks: usize,
     length: usize,
 }
@@ -203,13 +204,13 @@ struct Launch<'a> {
     domain: Domain<'a>,
     width: Width,
     shape: Shape,
-    /// Regions of the partial results that the launch stores, one a fold.
+    /// Regions of scratch memory for the partial results that the launch stores, one for each fold.
     partials: &'a [u16],
     compiler: &'a Compiler,
 }
 
 impl Launch<'_> {
-    /// Returns the launch, and whether it may meet an out-of-range index.
+    /// Returns the draft of the launch, and whether the launch may meet an out-of-range index.
     fn draft(self) -> Option<(Draft, bool)> {
         let Launch { body, domain, shape, .. } = self;
         let Domain { extents, kept, at } = domain;

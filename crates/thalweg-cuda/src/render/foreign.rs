@@ -14,7 +14,7 @@ use thalweg_gpu::kernels::foreign::ForeignClass;
 use thalweg_gpu::kernels::foreign::params::ForeignParams;
 use thalweg_ir::DType;
 
-/// Conversions of arguments to the types of the entry's parameters.
+/// Device code that converts arguments to the types of the entry's parameters.
 const ARGUMENTS: &str = r#"template <class T> struct ThalwegType { enum { kind = 0, pointer = 0 }; };
 template <> struct ThalwegType<float> { enum { kind = 1, pointer = 0 }; };
 template <> struct ThalwegType<double> { enum { kind = 2, pointer = 0 }; };
@@ -36,7 +36,7 @@ template <class V> struct ThalwegNumber {
 };
 "#;
 
-/// Source of the unit.
+/// Source of a foreign kernel.
 pub fn source(class: &ForeignClass) -> String {
     let (params, layout) = ForeignParams::new(class);
     let (s, k, [x, y, z]) = (class.of.source(), layout.words(), class.block);

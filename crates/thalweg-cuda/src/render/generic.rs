@@ -1,12 +1,12 @@
-//! Source of the generic kernels, interpreters of bodies on the GPU.
+//! Source of the generic kernels, interpreters of bytecode on the GPU.
 //!
-//! In: the width of a slot's word. Out: a kernel that interprets the instructions which `generic` assembles from a
+//! In: the width of interpreter values. Out: a kernel that interprets the instructions which `generic` assembles from a
 //! body. An instruction's computation is the same expression as in a compiled kernel (`elements`, `types`), so that
 //! results are the same. `generic.cuh` is the interpreter loop.
 //!
 //! There are several kernels, since compile time grows with the source: each has instructions that occur together.
 //!
-//! Always true: an instruction has the same number in all of them.
+//! Always true: an instruction has the same opcode in all of them.
 
 use super::elements::{expression, is_native};
 use super::types::cast;
@@ -17,12 +17,12 @@ use thalweg_ir::{DType, ElementOp};
 
 /// Threads per block.
 pub const THREADS: u32 = 128;
-/// Number of argument words: a launch has at most 4 KiB before CUDA 12.1.
+/// Maximum number of argument words: a launch has at most 4 KiB before CUDA 12.1.
 pub const WORDS: usize = 500;
-/// Bytes of a slot for a block.
+/// Bytes of shared memory that one interpreter value takes per block: 16 bytes for each of 128 threads.
 pub const SLOT: usize = THREADS as usize * 16;
 
-/// Whether the kernel of that width supports an instruction.
+/// Whether the kernel of that width has an instruction for an operation.
 pub fn has_instruction(width: Width, of: Computes) -> bool {
     let dtypes = match of {
         Computes::Element(_, dtype) => [dtype; 2],
@@ -42,7 +42,8 @@ pub fn has_instruction(width: Width, of: Computes) -> bool {
     }
 }
 
-/// Instructions that are no operations. Up to [`Code::Gather`] they use an access, the others are control flow.
+/// Opcodes besides elementwise operations: memory accesses up to `Gather`, control flow `End` to `Once`, cross-thread
+/// exchange and stores of reductions `Partner` to `Commit`, move and select.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
 pub enum Code {
@@ -100,7 +101,7 @@ pub fn computed(dtype: DType) -> DType {
     }
 }
 
-/// Operation of an instruction.
+/// Operation of an instruction that computes a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Computes {
     /// Elementwise operation on arguments of a dtype of [`COMPUTED`].
@@ -109,7 +110,7 @@ pub enum Computes {
     Cast(DType, DType),
 }
 
-/// Operations, numbered after those of [`Code`].
+/// Operations; their opcodes follow those of [`Code`].
 static OPERATIONS: LazyLock<Vec<Computes>> = LazyLock::new(|| {
     let elements = COMPUTED.into_iter().flat_map(|d| {
         let own = ElementOp::ALL.iter().filter(move |&&op| op != ElementOp::Where && is_native(op, d));
@@ -121,7 +122,7 @@ static OPERATIONS: LazyLock<Vec<Computes>> = LazyLock::new(|| {
     elements.chain(casts.filter(|c| !matches!(c, Computes::Cast(a, b) if a == b))).collect()
 });
 
-/// Number of an instruction that computes a value.
+/// Opcode of an operation; `None` if no kernel has it.
 pub fn number(of: Computes) -> Option<u16> {
     OPERATIONS.iter().position(|o| *o == of).map(|at| (CODES.len() + at) as u16)
 }
@@ -150,12 +151,12 @@ fn is_function(of: Computes) -> bool {
     dtype.is_float() && !plain && !asked
 }
 
-/// Expression that reads a word as a dtype.
+/// Expression that decodes an interpreter value as a dtype.
 fn reading(dtype: DType, name: &str) -> String {
     format!("as_{}({name})", dtype.name())
 }
 
-/// Expression of an instruction on these words.
+/// Expression of an instruction on these interpreter values.
 fn text(of: Computes, [x, y, z]: [&str; 3]) -> String {
     match of {
         Computes::Element(op, dtype) => {
@@ -213,7 +214,8 @@ pub fn source(width: Width) -> String {
 /// Interpreter loop, shared by all widths.
 pub const GENERIC: &str = include_str!("generic.cuh");
 
-/// Conversions between words and values: a value of 32 bits or less is in the low half of a word.
+/// Conversions between interpreter values (words) and typed values: a value of 32 bits or less is in the low half of a
+/// word.
 const WORDS_TEXT: &str = "FN float as_f32(WORD x) { return bits_f32((u32)x); }
 FN i32 as_i32(WORD x) { return (i32)(u32)x; }
 FN u32 as_u32(WORD x) { return (u32)x; }

@@ -1,15 +1,15 @@
 //! Grouped launches: independent kernels in one launch (horizontal fusion).
 //!
 //! In: the classes of the components. Out: a source with one function, `group`. Its argument is a table (for each
-//! component its first block, its class, and the index of its words), followed by the words of all components. A block
-//! looks its component up and does what a block of that component alone would do. The source has each class once,
-//! whatever the number and sizes of components.
+//! component its first block, its class, and the index of its first argument word), followed by the argument words of
+//! all components. A block finds its component in the table, and runs like a block of that component alone. The source
+//! has each class once, whatever the number and sizes of components.
 
 use super::Source;
 use std::fmt::Write;
 use thalweg_gpu::kernels::GroupClass;
 
-/// First words of a kernel's function.
+/// Beginning of a kernel function's definition, by which it is found in a source.
 const FUNCTION: &str = "extern \"C\" __global__";
 
 /// Definitions before a component's function, a line each: of its monoids (`struct`), or of the states of its online
@@ -28,7 +28,7 @@ fn statements(part: &Source) -> &str {
     &own[begin..end]
 }
 
-/// Source after the prelude.
+/// Source of a grouped launch, after the prelude.
 pub fn source(class: &GroupClass) -> String {
     let (block, words) = (class.block, class.words);
     let parts: Vec<Source> = class.parts.iter().map(|part| super::source(part)).collect();
@@ -39,7 +39,7 @@ pub fn source(class: &GroupClass) -> String {
             functions.push(before);
         }
     }
-    // Monoids are named by what they do; states are numbered by kernel, so they are local to a case.
+    // Monoids are named by operation and type; states are numbered by kernel, so they are local to a case.
     let mut monoids: Vec<&str> = parts.iter().flat_map(|part| definitions(part, "struct ")).collect();
     monoids.sort_unstable();
     monoids.dedup();

@@ -1,12 +1,12 @@
 //! Code generation: CUDA C++ from kernels.
 //!
-//! In: a [`Skeleton`]. Out: source text, the same for all sizes of its class. Sizes, addresses and scalars are words of
-//! the one argument.
+//! In: a [`Skeleton`]. Out: source text, the same for all sizes of its class. Sizes, addresses and scalars are kernel
+//! arguments, words of the one parameter.
 //!
 //! * `print`: programs of `thalweg-gpu`, which nearly all kernels are.
 //! * `types`, `elements`, `monoid`: dtypes, elementwise operations, combine operations of folds and scans. `warpgroup`:
 //!   `wgmma`.
-//! * `generic`: an interpreter of bodies. `foreign`: the user's own sources.
+//! * `generic`: an interpreter of bytecode. `foreign`: the user's own sources.
 //! * `joined`: grouped launches.
 //! * `tidy`: formatting.
 
@@ -43,7 +43,7 @@ fn options(of: &Skeleton) -> &'static str {
 pub const SCANNED: &str = concat!(include_str!("told.cuh"), include_str!("scanned.cuh"));
 /// Device functions of contractions.
 pub const CONTRACTIONS: &str = include_str!("contraction.cuh");
-/// Device functions of contractions whose factors are copied by tensor maps (TMA).
+/// Device functions of contractions whose operands are copied by tensor maps (TMA).
 pub const TMA_CONTRACTIONS: &str = concat!(include_str!("contraction.cuh"), include_str!("mapped.cuh"));
 /// Device functions for exchange between blocks of a launch.
 pub const EXCHANGE: &str = include_str!("told.cuh");

@@ -8,7 +8,7 @@ use thalweg_kernel::{Node, NodeId, expand};
 
 /// Expression that combines two partial results, the variables `before` and `after`.
 pub fn combined(op: Monoid, dtype: DType, before: &str, after: &str) -> String {
-    // The prelude's extremes return one NaN without further help.
+    // The prelude's maximum and minimum return one NaN without further help.
     let body = expand(&combination(op, dtype, false), &is_native);
     let mut text: Vec<String> = Vec::with_capacity(body.nodes.len());
     let last = body.nodes.len() - 1;
@@ -34,17 +34,17 @@ pub fn name(op: Monoid, dtype: DType) -> String {
     format!("{}_{}", op.row().name, held(dtype))
 }
 
-/// Definition of that struct.
+/// Definition of the struct of a fold's combine operation.
 pub fn definition(op: Monoid, dtype: DType) -> String {
     let (name, h, of) = (name(op, dtype), held(dtype), combined(op, dtype, "x", "y"));
     format!("struct {name} {{ FN static {h} of({h} x, {h} y) {{ return {of}; }} }};\n")
 }
 
-/// Accumulator of a scan.
+/// Accumulator of a scan, as CUDA C++.
 pub struct Running {
     /// Type of the accumulator.
     pub wide: &'static str,
-    /// Identity.
+    /// Identity of the accumulator, an expression.
     pub identity: String,
     /// Expression that combines two accumulators, `x` before `y`.
     pub combined: String,

@@ -91,7 +91,7 @@ fn narrowed(dtype: DType) -> String {
     }
 }
 
-/// Statements, a line each.
+/// Prints statements, a line each.
 pub fn statements(all: &[Statement]) -> String {
     let mut out = String::new();
     all.iter().for_each(|s| write(&mut out, s));
@@ -424,7 +424,7 @@ fn place(operand: &str, at: &Expr) -> String {
     format!("{operand} + {}", at_least(at, tight::PRODUCT))
 }
 
-/// An expression.
+/// Prints an expression.
 pub fn expr(of: &Expr) -> String {
     written(of).0
 }

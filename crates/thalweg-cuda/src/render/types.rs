@@ -74,7 +74,7 @@ pub fn constant(dtype: DType, bits: u64) -> String {
     }
 }
 
-/// Scalar that is passed in an argument word.
+/// Expression of a scalar kernel argument, decoded from its 64-bit argument word.
 pub fn scalar(dtype: DType, word: &str) -> String {
     match dtype {
         DType::F32 | DType::BF16 | DType::F16 => format!("bits_f32((u32){word})"),

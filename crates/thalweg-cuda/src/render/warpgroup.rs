@@ -8,16 +8,16 @@ use std::fmt::Write;
 /// Stride byte offset: bytes from eight lines to the next eight.
 pub const EIGHT: u32 = 1024;
 
-/// Source of the left factor.
+/// Location of operand A.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Left {
-    /// Shared memory; `across`: its rows are contiguous there (M-major).
+    /// Shared memory; `across`: its rows (M) are contiguous there (M-major).
     Shared { across: bool },
-    /// Registers.
+    /// Registers of the warpgroup's threads.
     Registers,
 }
 
-/// Function `warpgroup_multiply` for `columns` columns.
+/// Definition of the function `warpgroup_multiply` for `columns` columns.
 pub fn function(f16: bool, left: Left, right_across: bool, columns: u32) -> String {
     let sums = columns / 2;
     let dtype = if f16 { "f16" } else { "bf16" };

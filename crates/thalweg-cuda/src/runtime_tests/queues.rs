@@ -1,6 +1,6 @@
 //! Tests that work waits for what it depends on, and for nothing else. The emulated GPU runs a queue when somebody
-//! waits for it: a missing wait exposes old contents. (Without `Driver::after` in `Order::wait_for`, the first five
-//! fail.)
+//! waits for it, so a missing wait exposes old contents. (Without `Driver::after` in `Order::wait_for`, the first five
+//! tests fail.)
 
 use crate::driver::{Driver, Emulated, Function, Launch};
 use std::sync::Arc;
@@ -53,7 +53,7 @@ impl Bench {
         }
     }
 
-    /// Overwrites a buffer, as a run does with an input that dies.
+    /// Adds `n` to the first number of a buffer in place, like a run that reuses a dead input's buffer for its result.
     fn add(&self, to: &Buffer, n: u64) {
         to.uses().renew();
         self.put(0, &[to], [to.address() as u64, n]);

@@ -10,7 +10,7 @@ const OPERATORS: [&[&str]; 9] =
     [&["||"], &["&&"], &["|"], &["^"], &["&"], &["==", "!="], &["<", "<=", ">", ">="], &["<<", ">>"], &["+", "-"]];
 const TIGHTEST: [&str; 3] = ["*", "/", "%"];
 
-/// Operator of a sign; `>` and `>=` are `<` and `<=` with swapped operands.
+/// Binary operator of a token; `>` and `>=` are `<` and `<=` with swapped operands.
 fn operator(sign: &str) -> Binary {
     match sign {
         "+" => Binary::Add,
@@ -33,7 +33,7 @@ fn operator(sign: &str) -> Binary {
     }
 }
 
-/// Operation of an operator on floats.
+/// Elementwise operation of a binary operator on floats.
 fn of_floats(op: Binary) -> Option<ElementOp> {
     Some(match op {
         Binary::Add => ElementOp::Add,
@@ -57,7 +57,7 @@ fn typed(expr: Expr) -> Value {
 }
 
 impl Value {
-    /// Its number, if it is an untyped literal.
+    /// Value of an untyped literal; `None` for other expressions.
     pub(super) fn number(&self) -> Option<i64> {
         match self.expr {
             Expr::Number(n, _) if self.free => Some(n),
@@ -65,7 +65,7 @@ impl Value {
         }
     }
 
-    /// Its expression, where an untyped literal takes type `ty`.
+    /// Converts to an expression; an untyped literal takes type `ty`.
     pub(super) fn like(self, ty: Type) -> Expr {
         if self.free { self.expr.to(ty) } else { self.expr }
     }
@@ -135,7 +135,7 @@ impl<'t> Parser<'t> {
         Ok(typed(condition.expr.select(yes, no)))
     }
 
-    /// Gives two operands one type.
+    /// Unifies the types of two operands: an untyped literal takes the type of the other one.
     fn alike(&self, x: Value, y: Value) -> Read<(Expr, Expr)> {
         match (x.free, y.free) {
             (true, true) => self.wrong(format!("{} and {} meet nothing that says their type", x.expr, y.expr)),
@@ -330,7 +330,7 @@ impl<'t> Parser<'t> {
             return Ok(typed(value.expr.to(ty)));
         }
         let whole = |d: DType| d.is_int() || d == DType::Bool;
-        // An argument is read as the type that is wanted.
+        // A kernel argument is read directly as the requested type.
         let x = match value.expr {
             Expr::Convert(_, param) if ty.is_index() && matches!(*param, Expr::Param(_)) => *param,
             other => other,

@@ -17,7 +17,7 @@
 //!
 //! A type called with a value converts it: integers are converted, `S(x)` packs a value for memory, `value(raw)`
 //! unpacks it, and `bits(x)` are the bits of a value. Literals take the type of the other operand. There are no
-//! implicit conversions. What a skeleton decides (types, numbers, functions) is bound from outside ([`Text`]).
+//! implicit conversions. Types, numbers and functions that depend on a class are bound from outside ([`Text`]).
 //!
 //! Always true: macros are hygienic: names of a `proc` are its own, whatever its arguments mention.
 

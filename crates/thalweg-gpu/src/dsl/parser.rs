@@ -12,13 +12,13 @@ pub(super) type Read<T> = Result<T, String>;
 /// Memory model of an operand's accesses.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Memory {
-    /// In order, since other operands may alias it.
+    /// Ordered: accesses keep their order, since other operands may alias it.
     Ordered,
-    /// In any order.
+    /// Scratch memory: accesses may be reordered, since no other operand aliases it.
     Scratch,
 }
 
-/// A value, and whether it is an untyped literal.
+/// Expression, and whether it is an untyped literal (`free`).
 #[derive(Clone)]
 pub(super) struct Value {
     pub(super) expr: Expr,
@@ -38,9 +38,9 @@ pub(super) struct Macro<'t> {
 #[derive(Clone)]
 pub(super) enum Meaning<'t> {
     Value(Value),
-    /// Variable, with its name in the program.
+    /// Variable, with its name in the program and its type.
     Variable(String, Type),
-    /// Array of registers or shared memory.
+    /// Array of registers or shared memory, with its name in the program and its element type.
     Elements(String, Type),
     Operand(String, Type, Memory),
     Ticket(String),
@@ -61,7 +61,7 @@ pub(super) struct Parser<'t> {
     /// All scopes so far, and the indices of the enclosing ones.
     scopes: Vec<FxHashMap<&'t str, Meaning<'t>>>,
     around: Vec<usize>,
-    /// Number of `proc` uses so far, and the use that is being expanded.
+    /// Number of `proc` uses so far, and the number of the use that is being expanded.
     pub(super) uses: usize,
     pub(super) within: Option<usize>,
     /// Nesting depth of macro uses.

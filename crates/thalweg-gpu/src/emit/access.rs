@@ -16,15 +16,15 @@ use thalweg_kernel::Access;
 pub struct Accesses<'a> {
     /// Accesses of the body, followed by its buffers where there are some.
     pub list: &'a [Access],
-    /// Addressing modes.
+    /// Class of the domain, with the addressing mode of each access.
     pub class: &'a SpaceClass,
-    /// Kernel arguments.
+    /// Kernel arguments of domain and accesses.
     pub params: &'a SpaceParams,
-    /// Tag in their names before the number, where a kernel has several bodies.
+    /// Tag in the names of accesses, where a kernel has several bodies: `a` in `pa0`.
     pub tag: &'static str,
 }
 
-/// Position of a thread: that of its first lane.
+/// Position of a thread in the domain: that of its first lane.
 pub struct Stand<'a> {
     /// Offset of a strided access.
     pub position: &'a dyn Fn(usize) -> Expr,
@@ -36,7 +36,7 @@ pub struct Stand<'a> {
     pub lanes: usize,
 }
 
-/// Variable of the lane number.
+/// Lane index: the variable `v`.
 pub fn lane_number() -> Expr {
     Expr::name("v", Type::I32)
 }
@@ -54,7 +54,7 @@ impl Accesses<'_> {
         Type::Stored(self.list[k].dtype)
     }
 
-    /// Declares the operands, and the index maps as functions.
+    /// Emits declarations of the operands, and of the index maps as functions.
     pub fn declare(&self, used: &dyn Fn(usize) -> bool) -> Vec<Statement> {
         let mut out = vec![];
         for (k, access) in self.list.iter().enumerate().filter(|(k, _)| used(*k)) {
@@ -122,7 +122,8 @@ impl Accesses<'_> {
         Expr::Load(self.stored(k), self.named("p", k), Box::new(at))
     }
 
-    /// Fills the registers of an access; `at` and `place` are the indices before the lanes, of elements and of offsets.
+    /// Emits loads that fill the registers of an access; `at` and `place` are the indices before the lanes, of elements
+    /// and of offsets.
     pub fn fetch(&self, k: usize, wanted: Wanted, stand: &Stand, [at, place]: [&[Expr]; 2]) -> Vec<Statement> {
         let (v, mut out) = (stand.lanes, vec![]);
         if wanted == Wanted::default() {
@@ -169,9 +170,9 @@ impl Accesses<'_> {
         out
     }
 
-    /// Fills the elements of a strided access for half `h` of a dimension's blocks of eight: `count` blocks, of each of
-    /// which a thread has `halves` vectors of `v`. The first element is at `position`. Registers are indexed by block,
-    /// `h`, and vector.
+    /// Emits loads that fill the elements of a strided access for half `h` of a dimension's blocks of eight: `count`
+    /// blocks, of each of which a thread has `halves` vectors of `v`. The first element is at `position`. Registers are
+    /// indexed by block, `h`, and vector.
     pub fn fetch_strided(&self, k: usize, position: Expr, [count, halves, v]: [u32; 3]) -> Vec<Statement> {
         let i32 = |n: u32| Expr::Number(n.into(), Type::I32);
         let name = |name: &str| Expr::name(name, Type::I32);
@@ -247,12 +248,12 @@ impl Accesses<'_> {
         Expr::Element { of: self.named("y", k), at: vec![lane], ty: self.stored(k) }
     }
 
-    /// Sets lane `v` of the elements to store.
+    /// Emits the assignment of lane `v` of the elements to store.
     pub fn set(&self, k: usize, value: Expr) -> Statement {
         Statement::Set(self.computed(k, lane_number()), Expr::Pack(self.list[k].dtype, Box::new(value)))
     }
 
-    /// Stores the elements.
+    /// Emits the store of the elements.
     pub fn store(&self, k: usize, stand: &Stand) -> Statement {
         let (v, position, step) = (stand.lanes, (stand.position)(k), self.lane_step(k));
         let operand = self.named("p", k);

@@ -24,7 +24,7 @@ pub fn arguments(body: &Body, id: NodeId, name: impl Fn(NodeId) -> Expr) -> Vec<
     body.args(id).map(arg).collect()
 }
 
-/// Statements of the loop `name` on these arguments.
+/// Emits the loop `name` on these arguments.
 pub fn statements(of: Loop, name: &str, args: &[Expr], native: Native) -> Vec<Statement> {
     let region = of.region();
     let body = expand(&turn(of), native);
@@ -64,7 +64,7 @@ pub fn inner(name: &str, id: NodeId) -> Name {
     format!("{name}n{}", id.0)
 }
 
-/// Statements of a node of the loop body. The first `count` of its values are carried, the others are `args`.
+/// Emits a node of the loop body. The first `count` of its values are carried, the others are `args`.
 pub fn statement(
     body: &Body,
     id: NodeId,

@@ -8,19 +8,19 @@ use thalweg_kernel::{Body, Node, NodeId};
 
 /// Environment of a body: the expressions of its leaves.
 pub struct Names<'a> {
-    /// Element of an access.
+    /// Element that an access loads.
     pub load: &'a dyn Fn(u16) -> Expr,
-    /// Index of an access.
+    /// Index that an access refers to, as a value of a dtype.
     pub index: &'a dyn Fn(u16, DType) -> Expr,
     /// Whether an access is in bounds.
     pub valid: &'a dyn Fn(u16) -> Expr,
     /// Gathered element; arguments: access, offset, whether it is in bounds.
     pub gather: &'a dyn Fn(u16, Expr, Expr) -> Expr,
-    /// Value of the row.
+    /// Row value: the result of a fold or of a once-a-row phase.
     pub value: &'a dyn Fn(u16, DType) -> Expr,
-    /// Argument with a scalar.
+    /// Kernel argument of a scalar.
     pub scalar: &'a dyn Fn(u16) -> Slot,
-    /// Argument with a scalar's reciprocal, if it is one of [`crate::body::divisors`].
+    /// Kernel argument of a scalar's reciprocal, if the scalar is one of [`crate::body::divisors`].
     pub reciprocal: &'a dyn Fn(u16) -> Option<Slot>,
     /// Operations that the device has.
     pub native: Native<'a>,
@@ -36,7 +36,7 @@ pub fn value(body: &Body, id: NodeId) -> Expr {
     Expr::name(name(id), Type::Held(body.dtype(id)))
 }
 
-/// Statements that compute every node of the body, each in a variable of its [`name`].
+/// Emits the computation of every node of the body, each in a variable of its [`name`].
 pub fn statements(body: &Body, names: &Names) -> Vec<Statement> {
     let own = |id: NodeId| value(body, id);
     // Nodes whose quotients are rounded like a division; quotients by a constant are products in every kernel.

@@ -14,7 +14,7 @@ pub enum Math {
     Tf32,
 }
 
-/// Left factor of a warpgroup's multiplication, 64 by 16.
+/// Operand A of a warpgroup's multiplication, 64 by 16.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Left {
     /// In shared memory, by descriptor.
@@ -23,7 +23,7 @@ pub enum Left {
     Registers(Name, Vec<Expr>),
 }
 
-/// How warpgroups that multiply in turns synchronize.
+/// Synchronization of warpgroups that multiply in turns (ping-pong schedule).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rotation {
     /// Hardware named barrier: the next warpgroup waits at it, the previous one only arrives.
@@ -35,60 +35,61 @@ pub enum Rotation {
 /// A routine without a result.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Action {
-    /// Reduces registers over the threads of a warp that share rows. `wide` threads have neighbouring rows, the others
-    /// are along the points of these.
+    /// Reduction of registers over the threads of a warp that share rows. The warp is a grid: `wide` threads along
+    /// neighbouring rows, 32 / `wide` threads along the points of each row.
     FoldPoints {
-        /// Monoid.
+        /// Monoid that reduces the registers.
         monoid: Monoid,
         /// Dtype of the registers.
         dtype: DType,
         /// Number of threads with neighbouring rows.
         wide: u16,
-        /// Registers.
+        /// Registers to reduce; they receive the results.
         registers: Name,
     },
     /// All-reduce of row segments held by co-resident blocks: each publishes its partial results and waits for those of
     /// the others. All threads of the block must call it.
     FoldBlocks {
-        /// Monoid.
+        /// Monoid that combines partial results.
         monoid: Monoid,
         /// Dtype of the registers.
         dtype: DType,
-        /// Result, for all threads.
+        /// Variable that receives the result, in all threads.
         value: Name,
         /// Partial results of the block's warps in shared memory: by lane and vector of rows, sixteen each, and one of
         /// padding against bank conflicts.
         parts: Name,
         /// Shared memory for the result.
         all: Name,
-        /// Ticket.
+        /// Ticket of the block ([`crate::ir::Statement::Ticket`]).
         ticket: Name,
-        /// Offset in the ticket's exchange buffer, a u64; number of this block and number of blocks, both u32.
+        /// Offset in the ticket's exchange buffer, a u64; index of this block among those of the row, and their number,
+        /// both u32.
         at: [Expr; 3],
     },
     /// Pushes a result onto a tree ([`crate::ir::Statement::Tree`]).
     Push {
-        /// Tree.
+        /// Name of the tree.
         tree: Name,
-        /// Result.
+        /// Result to push.
         value: Expr,
     },
     /// Memory fence: this thread's writes are visible to threads of other blocks that are signalled from here on.
     Fence,
     /// Resets a counter of the queue to 0 for the next launch.
     Reset {
-        /// Counters.
+        /// Operand with the counters.
         counters: Name,
-        /// Index.
+        /// Index of the counter.
         at: Expr,
     },
     /// Stores the state of an online fold.
     StoreState {
-        /// Operand.
+        /// Operand in which states are stored.
         operand: Name,
-        /// Offset.
+        /// Offset of the state.
         at: Expr,
-        /// State.
+        /// State to store.
         value: Expr,
     },
     /// Asynchronous copy from global to shared memory (`cp.async`), of 16 bytes or of one element.
@@ -99,13 +100,14 @@ pub enum Action {
         from: (Name, Expr),
         /// Number of bytes.
         bytes: u32,
-        /// Number of valid bytes of 16, an i32; of one element whether it is valid. The rest is filled with zeros.
+        /// Number of valid bytes of 16, an i32; for a single element, whether it is valid. The rest is filled with
+        /// zeros.
         kept: Option<Expr>,
     },
     /// Stores a row's elements of bf16 or f16 to memory of any alignment. Each of four neighbouring threads has eight
     /// elements of each block of 32. All threads of the warp must call it.
     StoreInterleaved {
-        /// Operand.
+        /// Operand with the rows.
         operand: Name,
         /// Offset of the row's first element, an i64.
         at: Expr,
@@ -131,30 +133,30 @@ pub enum Action {
     },
     /// Multiplies two small matrices and adds to accumulators of a warp (`mma.sync`).
     Multiply {
-        /// Arithmetic.
+        /// Arithmetic: dtype and shape of the matrices.
         math: Math,
-        /// Four accumulators.
+        /// Four accumulators of the thread.
         sums: (Name, Vec<Expr>),
-        /// Four u32 of the left matrix.
+        /// Four u32 of registers of operand A.
         left: (Name, Vec<Expr>),
-        /// Two u32 of the right matrix.
+        /// Two u32 of operand B.
         right: [Expr; 2],
     },
     /// Orders register accesses before the warpgroup's next multiplications (`wgmma.fence`).
     WarpgroupFence,
     /// Asynchronous multiplication by a warpgroup, 64 rows by 16 terms (`wgmma`, [`crate::ir::Definition::Warpgroups`]).
     WarpgroupMultiply {
-        /// Whether factors are f16; else bf16.
+        /// Whether A and B are f16; else bf16.
         f16: bool,
-        /// Accumulators: the indices before those of columns.
+        /// Accumulators, with the indices before those of columns.
         sums: (Name, Vec<Expr>),
-        /// Left factor, and whether its lines are neighbours in shared memory (M-major).
+        /// Operand A, and whether its lines are neighbours in shared memory (M-major).
         left: (Left, bool),
-        /// Right factor in shared memory, and whether its lines are neighbours (N-major).
+        /// Operand B in shared memory, and whether its lines are neighbours (N-major).
         right: (Expr, bool),
         /// Number of columns.
         columns: u32,
-        /// Whether to add to the accumulators instead of overwriting them. With a factor in registers it always adds.
+        /// Whether to add to the accumulators instead of overwriting them. With A in registers it always adds.
         keep: Expr,
     },
     /// Commits the multiplications since the last commit as a group (`wgmma.commit_group`).
@@ -199,7 +201,7 @@ pub enum Action {
     RotationSignal(Rotation, Name, u32),
     /// Stores the accumulators of a pass, 16 rows of a warp, to shared memory.
     StoreAccumulators {
-        /// Number of the pass, an index of `cases`.
+        /// Index of the pass in `cases`.
         pass: Expr,
         /// Shared array, and an index of it.
         to: (Name, Vec<Expr>),
@@ -213,21 +215,22 @@ pub enum Action {
     /// Scan of the vectors of a row or of a tile, which the row's threads have interleaved in registers. All threads of
     /// a block must call it.
     Scan {
-        /// Number of the scan's buffer.
+        /// Index of the scanned buffer.
         number: u16,
         /// Threads per row.
         group: u16,
         /// Whether it scans from the end.
         back: bool,
-        /// Registers.
+        /// Registers with the vectors.
         buffer: Name,
-        /// Number of the thread.
+        /// Index of the thread within its row.
         thread: Expr,
-        /// Number of vectors.
+        /// Number of vectors in the row or tile.
         count: Expr,
-        /// Shared memory for a result of each warp and vector.
+        /// Shared memory for a partial result of each warp and vector.
         parts: Name,
-        /// Decoupled look-back: the ticket, and the numbers of row, tile, and tiles of a row.
+        /// Decoupled look-back: the ticket, and the index of the row, the index of the tile, and the number of tiles
+        /// per row.
         links: Option<(Name, Vec<Expr>)>,
     },
 }

@@ -71,9 +71,9 @@ pub enum Expr {
         of: Name,
         /// Index of each dimension but the last.
         at: Vec<Expr>,
-        /// Lane.
+        /// Index of the element in the vector.
         lane: Box<Expr>,
-        /// Dtype, bf16.
+        /// Dtype of the elements: bf16.
         dtype: DType,
     },
     /// First word of a kernel argument, a u64.
@@ -130,7 +130,7 @@ pub enum Expr {
     LoadState(u16, Name, Box<Expr>),
     /// Descriptor of a matrix of bf16 or f16 in 128-byte lines with 128-byte swizzle (`wgmma`).
     Matrix {
-        /// Shared array.
+        /// Shared array with the matrix.
         of: Name,
         /// Index of the first element.
         at: Box<Expr>,
@@ -141,9 +141,9 @@ pub enum Expr {
     Whole(Name, Type),
     /// Result of a tree, or the identity where nothing was pushed.
     Taken {
-        /// Tree.
+        /// Name of the tree.
         tree: Name,
-        /// Identity.
+        /// Identity, the result where nothing was pushed.
         identity: Box<Expr>,
     },
     /// Number of a ticket, a u32.
@@ -154,7 +154,7 @@ pub enum Expr {
     Gather {
         /// Dtype of the element.
         dtype: DType,
-        /// The operand.
+        /// Operand to gather from.
         operand: Name,
         /// Offset, an i64; whether it is in range; address of the fault slot, a u64, 0 for no report.
         place: Box<[Expr; 3]>,
@@ -169,7 +169,7 @@ impl Expr {
         Expr::Name(name.into(), ty)
     }
 
-    /// Its type.
+    /// Type of the value.
     pub fn ty(&self) -> Type {
         match self {
             Expr::Name(_, ty)
@@ -261,7 +261,7 @@ impl Expr {
         terms.into_iter().reduce(|x, y| x + y).unwrap_or(Expr::Number(0, ty))
     }
 
-    /// Direct subexpressions.
+    /// Direct subexpressions of an expression.
     pub fn parts(&self) -> &[Expr] {
         use std::slice::from_ref;
         match self {
@@ -290,7 +290,7 @@ impl Expr {
 }
 
 impl Slot {
-    /// Its first word as a program reads it, converted to `ty`.
+    /// Reads the argument's first word, converted to `ty`.
     pub fn read(&self, ty: Type) -> Expr {
         Expr::Param(self.clone()).to(ty)
     }

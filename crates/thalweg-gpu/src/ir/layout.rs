@@ -1,4 +1,5 @@
-//! Layout of a launch's arguments: an array of 64-bit words, in which each argument has a name, a kind and a first word.
+//! Layout of the kernel arguments of a launch: an array of 64-bit words, in which each argument has a name, a kind, and
+//! the index of its first word.
 
 use crate::ir::Type;
 use crate::maps::MAP_WORDS;
@@ -21,7 +22,8 @@ pub enum Kind {
     U64,
     /// Condition: 0 or 1.
     Flag,
-    /// Divisor with its multiplier and shift, in two words ([`crate::space::divisor`]); the size itself for 64-bit indices.
+    /// Divisor with its multiplier and shift, in two words ([`crate::space::divisor`]); for 64-bit indices the divisor
+    /// alone.
     Divisor,
     /// Bits of a scalar ([`thalweg_ir::Scalar::to_bits`]).
     Scalar,
@@ -39,7 +41,7 @@ impl Kind {
         }
     }
 
-    /// Type that programs read it as.
+    /// Type that programs read an argument of this kind as.
     pub fn ty(self) -> Type {
         match self {
             Kind::U32 | Kind::Divisor => Type::U32,
@@ -59,17 +61,17 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// Index of its first word.
+    /// Index of the argument's first word.
     pub fn word(&self) -> usize {
         self.word
     }
 
-    /// Its kind.
+    /// Kind of the argument.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Its name, empty in a layout without names.
+    /// Name of the argument; empty in a layout without names.
     pub fn name(&self) -> &str {
         self.name.as_deref().unwrap_or_default()
     }

@@ -47,7 +47,7 @@ pub enum Type {
 }
 
 impl Type {
-    /// Conditions.
+    /// Type of conditions.
     pub const BOOL: Type = Type::Held(DType::Bool);
     /// Type of thread, block and lane numbers.
     pub const U32: Type = Type::Held(DType::U32);
@@ -85,17 +85,17 @@ pub enum Unroll {
 /// A counting loop.
 #[derive(Clone, PartialEq, Debug)]
 pub struct For {
-    /// Loop variable.
+    /// Name of the loop variable.
     pub name: Name,
     /// Type of the loop variable.
     pub ty: Type,
-    /// First value.
+    /// First value of the loop variable.
     pub from: Expr,
     /// Exclusive upper bound.
     pub below: Expr,
-    /// Increment.
+    /// Increment of the loop variable.
     pub step: Expr,
-    /// Unrolling.
+    /// Unrolling of the loop by the compiler.
     pub unroll: Unroll,
     /// Body of an iteration.
     pub body: Vec<Statement>,
@@ -125,41 +125,41 @@ pub enum Statement {
     Later(Name, Type),
     /// Array in the registers of a thread. Its last dimension is a vector of lanes.
     Registers {
-        /// Name.
+        /// Name of the register array.
         name: Name,
-        /// Element type.
+        /// Type of its elements.
         ty: Type,
-        /// Dimensions.
+        /// Dimensions, the last one for lanes.
         shape: Vec<u32>,
     },
     /// Array in shared memory. Without dimensions it is dynamic shared memory of the size that the launch requests, in
     /// bytes, aligned for every copy.
     Shared {
-        /// Name.
+        /// Name of the shared array.
         name: Name,
-        /// Element type.
+        /// Type of its elements.
         ty: Type,
-        /// Dimensions.
+        /// Dimensions; none for dynamic shared memory.
         shape: Vec<u32>,
     },
     /// Array that aliases a range of another one in shared memory, whose elements are bytes.
     SharedPart {
-        /// Name.
+        /// Name of the aliasing array.
         name: Name,
-        /// Element type.
+        /// Type of its elements.
         ty: Type,
-        /// Dimensions.
+        /// Dimensions of the aliasing array.
         shape: Vec<u32>,
         /// The aliased array.
         of: Name,
-        /// Offset in bytes.
+        /// Offset in the aliased array, in bytes.
         at: u32,
     },
     /// Tree that combines the results of a row's blocks pairwise as they are pushed: the fixed order of strict kernels.
     Tree {
-        /// Name.
+        /// Name of the tree.
         name: Name,
-        /// Monoid.
+        /// Monoid that combines two results.
         monoid: Monoid,
         /// Dtype of the results.
         dtype: DType,
@@ -167,36 +167,36 @@ pub enum Statement {
     /// Ticket of a block: its number in the order in which blocks begin, so that all blocks with lower numbers have
     /// begun ([`Expr::Drawn`]).
     Ticket {
-        /// Name.
+        /// Name of the ticket.
         name: Name,
         /// Address of the exchange buffer.
         param: Slot,
     },
     /// Operand in global memory, at the address in an argument.
     Operand {
-        /// Name.
+        /// Name of the operand.
         name: Name,
-        /// Element type.
+        /// Type of its elements.
         ty: Type,
-        /// Its address.
+        /// Kernel argument with the operand's address.
         param: Slot,
     },
     /// Read-only operand, which no thread of the launch writes: loads of one element give all threads the same value.
     Constants {
-        /// Name.
+        /// Name of the operand.
         name: Name,
-        /// Element type.
+        /// Type of its elements.
         ty: Type,
-        /// Its address.
+        /// Kernel argument with the operand's address.
         param: Slot,
     },
     /// Function of an index, which may read kernel arguments.
     Function {
-        /// Name.
+        /// Name of the function.
         name: Name,
-        /// Parameter, an i64.
+        /// Name of the parameter, an i64.
         argument: Name,
-        /// Body.
+        /// Statements before the return.
         body: Vec<Statement>,
         /// Returned value, an i64.
         value: Expr,
@@ -207,7 +207,7 @@ pub enum Statement {
         name: Name,
         /// Dividend, a u32.
         of: Expr,
-        /// The divisor.
+        /// Kernel argument with the divisor.
         param: Slot,
     },
     /// Assignment to a variable, or to an element of registers or of shared memory.
@@ -216,7 +216,7 @@ pub enum Statement {
     LoadVector {
         /// Destination registers, with indices of all dimensions but the last.
         to: (Name, Vec<Expr>),
-        /// Operand.
+        /// Operand to load from.
         operand: Name,
         /// Offset of the first element.
         at: Expr,
@@ -225,7 +225,7 @@ pub enum Statement {
     },
     /// Vector store to memory, aligned.
     StoreVector {
-        /// Operand.
+        /// Operand to store to.
         operand: Name,
         /// Offset of the first element.
         at: Expr,
@@ -234,31 +234,31 @@ pub enum Statement {
     },
     /// Store of an element to memory.
     Store {
-        /// Operand.
+        /// Operand to store to.
         operand: Name,
-        /// Offset.
+        /// Offset of the element.
         at: Expr,
-        /// Element.
+        /// Element in memory format.
         value: Expr,
     },
     /// Store to scratch memory, which aliases nothing: it may be reordered with accesses to other memory.
     SetScratch {
-        /// Operand.
+        /// Operand in scratch memory.
         name: Name,
-        /// Offset.
+        /// Offset of the element.
         at: Expr,
-        /// Element.
+        /// Element in memory format.
         value: Expr,
     },
     /// Call of a routine without a result.
     Do(Action),
     /// Atomic update of an element of global or shared memory.
     Atomic {
-        /// Operation.
+        /// Operation of the update.
         op: Atomic,
         /// Operand or shared array.
         name: Name,
-        /// Offset.
+        /// Offset of the element.
         at: Expr,
         /// Right operand of the atomic update.
         value: Expr,
@@ -309,22 +309,22 @@ impl Statement {
 /// A kernel: the program of each thread.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Kernel {
-    /// Its name.
+    /// Name of the kernel's function.
     pub name: &'static str,
     /// Threads per block, in one dimension.
     pub block: u32,
     /// Resident blocks per multiprocessor, if specified (launch bounds).
     pub blocks: Option<u32>,
-    /// Its arguments.
+    /// Kernel arguments.
     pub params: Layout,
-    /// Definitions that its routines need.
+    /// Definitions that the kernel's routines need.
     pub definitions: Vec<Definition>,
     /// Program of a thread.
     pub body: Vec<Statement>,
 }
 
 impl Kernel {
-    /// Whether it copies boxes by tensor maps in its argument (TMA).
+    /// Whether the kernel copies boxes by tensor maps among its arguments (TMA).
     pub fn has_maps(&self) -> bool {
         fn any(body: &[Statement]) -> bool {
             body.iter().any(|s| match s {

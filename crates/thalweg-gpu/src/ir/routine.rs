@@ -10,9 +10,9 @@ pub enum Definition {
     Monoid(Monoid, DType),
     /// Accumulator of a scan over a buffer's elements.
     Scan {
-        /// Number of the buffer.
+        /// Index of the scanned buffer.
         number: u16,
-        /// The scan.
+        /// Operation of the scan.
         op: ScanOp,
         /// Dtype of the elements.
         dtype: DType,
@@ -20,22 +20,22 @@ pub enum Definition {
     /// Multiplication by warpgroups ([`crate::ir::Action::WarpgroupMultiply`]) with this dtype, these layouts and this
     /// width.
     Warpgroups {
-        /// Whether factors are f16; else bf16.
+        /// Whether A and B are f16; else bf16.
         f16: bool,
-        /// Whether the left factor's lines are neighbours in shared memory (M-major); `None` for a factor in registers.
+        /// Whether A's lines are neighbours in shared memory (M-major); `None` for A in registers.
         left: Option<bool>,
-        /// Whether the right factor's lines are neighbours in shared memory (N-major).
+        /// Whether B's lines are neighbours in shared memory (N-major).
         right: bool,
         /// Number of columns.
         columns: u32,
     },
     /// State of an online fold over shifted elements: their count, the shift, and sums of powers up to `power`.
     State {
-        /// Number of the online fold.
+        /// Index of the online fold.
         number: u16,
         /// Dtype of the sums.
         dtype: DType,
-        /// Highest power.
+        /// Highest power that is summed.
         power: u8,
         /// Whether the fold is about the mean.
         mean: bool,
@@ -45,11 +45,11 @@ pub enum Definition {
 /// Source lane of a shuffle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shuffle {
-    /// The lane of that number.
+    /// The lane with the given index.
     From,
-    /// The lane this many before; the thread's own where there is none.
+    /// The lane whose index is lower by the given number; the thread's own where there is none.
     Up,
-    /// The lane whose number differs in these bits.
+    /// The lane whose index differs in the given bits.
     Xor,
 }
 
@@ -67,7 +67,8 @@ pub enum Routine {
     FoldWarps(Monoid, DType, u16),
     /// Value of the first lane of a warp.
     FirstLane(DType),
-    /// Mean of a thread's own elements. Arguments: their sum, their count, the row's points and the largest number.
+    /// Mean of a thread's own elements. Arguments: their sum, their count, the number of points of the row, and the
+    /// largest finite number.
     OwnMean(DType),
     /// State of no elements.
     NoState(u16),
@@ -79,18 +80,18 @@ pub enum Routine {
     StatesOfWarp(u16, u16),
     /// Combines the states that a block's warps have stored in shared memory.
     StatesOfBlock(u16, u16),
-    /// Moment about a number, from a state.
+    /// Moment about a given number. Arguments: state, number.
     About(DType),
     /// Moment about the mean, which is known up to rounding. Arguments: state, number, mean and the relative error of a
     /// number.
     AboutMean(DType),
-    /// Accumulator of no elements ([`Definition::Scan`]).
+    /// Accumulator of no elements: the identity of a scan ([`Definition::Scan`]).
     Nothing(u16),
     /// Accumulator of one element.
     Widened(u16),
     /// Combines two accumulators, the second after the first.
     Accumulated(u16),
-    /// Element of an accumulator's value.
+    /// Register value of an accumulator, converted to the dtype.
     Narrowed(u16, DType),
     /// Fused multiply-add, in every mode: bits of a sum follow from its terms.
     MultiplyAdd(DType),

@@ -1,7 +1,7 @@
-//! GEMV: products of few rows or few columns as one row kernel. Each element of the long factor is read once,
+//! GEMV: products of few rows or few columns as one row kernel. Each element of the long operand is read once,
 //! multiplied by the few elements of the short one, and summed. The epilogue runs on the sums, once a row.
 //!
-//! In: a contraction of factors in memory whose epilogue, if it has one, is a map. Out: a [`Kernel::Rows`] over
+//! In: a contraction of operands in memory whose epilogue, if it has one, is a map. Out: a [`Kernel::Rows`] over
 //! `[batch…, lines…, terms]`, with a fold for each line of the short side. Such products are bound by memory, which row
 //! kernels read at nine tenths of its bandwidth; a library's tiles are mostly empty then, and it does not split terms.
 //!
@@ -28,8 +28,8 @@ fn is_few(c: &Contraction, p: &MatmulGeometry) -> bool {
     fits && TUNABLES.max_folded_lines.admits(p.m.min(p.n))
 }
 
-/// Whether folds pay for an unfused product: it is long (a library's launch is as fast for smaller ones), and its terms
-/// are contiguous. With strided terms the library is a little faster.
+/// Whether a row kernel is faster than a GEMM for an unfused product: its lines are long (for shorter ones a library's
+/// launch is as fast), and its terms are contiguous. With strided terms the library is a little faster.
 pub fn is_worth_it(p: &MatmulGeometry) -> bool {
     let line = p.batch.iter().map(|d| d.0).product::<usize>() * p.m.max(p.n) * p.k;
     TUNABLES.min_folded_product.reached_by(line) && Domain::of(p, None).is_some_and(|d| d.along || !p.batch.is_empty())
@@ -74,11 +74,11 @@ struct Domain {
     extents: Vec<usize>,
     /// Number of dimensions that number rows.
     kept: usize,
-    /// Strides of both factors in each batch dimension.
+    /// Strides of both operands in each batch dimension.
     batches: Vec<[isize; 2]>,
     /// Whether the long side is the columns.
     columns: bool,
-    /// Number of lines of the short side.
+    /// Number of lines of the short side: its rows (A) or columns (B).
     few: usize,
     /// Whether lanes are along the terms.
     along: bool,
@@ -142,7 +142,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Adds an access with these strides of batches, of lines, and of terms.
+    /// Adds an access, with its strides along batch dimensions, along lines, and along terms.
     fn access(
         &mut self,
         (operand, dtype, per_row): (Option<u16>, DType, bool),
@@ -162,7 +162,7 @@ impl Writer {
         self.builder.access(Access { operand, dtype, class, per_row })
     }
 
-    /// Adds the sums of each line of the short side.
+    /// Adds a fold for each line of the short side, and returns their sums.
     fn sums(&mut self, c: &Contraction, p: &MatmulGeometry) -> Vec<NodeId> {
         let of_batch = [0, 1].map(|n| self.domain.batches.iter().map(|d| d[n]).collect::<Vec<isize>>());
         let long = usize::from(self.domain.columns);
@@ -189,7 +189,7 @@ impl Writer {
             .collect()
     }
 
-    /// Stores the sums without an epilogue.
+    /// Adds the stores of the sums, where there is no epilogue.
     fn results(&mut self, p: &MatmulGeometry, sums: &[NodeId], written: DType) {
         let mut batch: Vec<isize> = vec![];
         let mut step = (p.m * p.n) as isize;
@@ -254,7 +254,7 @@ impl Writer {
         Some(())
     }
 
-    /// Copies a body into the row's once-a-row computation, with `sum` for its loads of sums.
+    /// Copies a body into the row's once-a-row computation, where `sum` replaces its loads of accumulators.
     fn copied(&mut self, body: &Body, accesses: &[u16], sum: NodeId) {
         let access = |a: u16| accesses[a as usize];
         let mut place: Vec<NodeId> = Vec::with_capacity(body.nodes.len());

@@ -1,9 +1,9 @@
 //! Horizontal fusion: independent launches merged into one.
 //!
 //! In: drafts of maps and row kernels. Out: fewer drafts. The argument of a merged launch is a table (for each
-//! component its first block, its class, and the place of its arguments) followed by the arguments of all components. A block
-//! looks its component up and does what a block of that component alone would do. The source has each class once,
-//! whatever the number and sizes of components, so that groups of the same classes share machine code.
+//! component its first block, its class, and the index of its first argument word) followed by the arguments of all
+//! components. A block finds its component in the table, and runs like a block of that component alone. The source has
+//! each class once, whatever the number and sizes of components, so that groups of the same classes share machine code.
 //!
 //! Always true: components keep their number of threads per block; where these differ, there is a launch for each.
 
@@ -15,7 +15,7 @@ use crate::target::Target;
 use crate::tunable::TUNABLES;
 use std::sync::Arc;
 
-/// Sizes of arguments, in words: few, so that sources are the same more often.
+/// Sizes in words that the arguments of a group are padded to: few, so that more groups share a source.
 const SIZES: [usize; 5] = [128, 256, 512, 1536, 4095];
 
 /// Whether a draft can be a component: it shares no counters with others, and its blocks depend only on their number.
@@ -48,7 +48,7 @@ pub fn join(plan: &mut Plan, which: &[usize], target: &dyn Target) {
     }
 }
 
-/// Merges drafts of one kind, as many in each launch as its argument holds.
+/// Merges drafts that have the same block size and kind, as many in each launch as its arguments have space for.
 fn pack(plan: &mut Plan, drafts: Vec<Draft>, target: &dyn Target) {
     let most = (target.chip().arguments / 8).min(SIZES[SIZES.len() - 1]);
     let (mut now, mut words, mut classes, mut blocks): (Vec<Draft>, usize, Vec<Arc<Skeleton>>, u64) =
@@ -72,16 +72,16 @@ fn pack(plan: &mut Plan, drafts: Vec<Draft>, target: &dyn Target) {
 }
 
 params! {
-    /// Table of a merged launch, which the arguments of its components follow. Devices search it by words.
+    /// Table of a merged launch, followed by the arguments of its components. Device code reads it by word index.
     pub struct GroupParams(parts: usize) filled by GroupArguments {
         /// Number of components.
         count: U32,
-        /// Each component's first block, the word of its arguments, and its class, packed.
+        /// First block, index of the first argument word, and class of each component, packed.
         heads: Vec<I64> = each(parts, I64::declare),
     }
 }
 
-/// Adds the launch of some drafts.
+/// Adds one launch for all of these drafts; a single draft stays as it is.
 fn finish(plan: &mut Plan, drafts: Vec<Draft>, mut parts: Vec<Arc<Skeleton>>, most: usize) {
     if drafts.len() < 2 {
         plan.stages.extend(drafts);

@@ -1,8 +1,8 @@
-//! Kernel families, one folder each, and what chooses among them (docs/gpu-kernels.md).
+//! Kernel families, one folder each, and the selection among them (docs/gpu-kernels.md).
 //!
-//! In: a kernel and a geometry. Out: a [`Plan`]: launches of [`Skeleton`]s with their arguments, chosen by sizes, layouts
-//! and the chip's properties. A family's `mod.rs` has its class key, what decides code; `params` declares the kernel
-//! arguments, `select` chooses classes and fills arguments, `emit` builds programs.
+//! In: a kernel and a geometry. Out: a [`Plan`]: launches of [`Skeleton`]s with their arguments, chosen by sizes,
+//! layouts and the chip's properties. A family's `mod.rs` has its class key, which decides the code; `params` declares
+//! the kernel arguments, `select` chooses classes and fills arguments, `emit` builds programs.
 //!
 //! * `map`, `reduce`, `scan`, `sort`, `combine`, `scatter`, `histogram`, `gemm`, `attention`, `foreign`, `generic`:
 //!   families. `gemv`: products as row kernels. `contraction`: selection among the forms of a contraction.
@@ -65,9 +65,9 @@ pub enum Skeleton {
     Sort(SortClass),
     /// A fold or scan of rows in memory by a user-defined combine.
     Combine(CombineClass),
-    /// A fused GEMM, one tile a block, whose factors are copied by all threads (`cp.async`) or computed.
+    /// A fused GEMM, one tile a block, whose operands are copied by all threads (`cp.async`) or computed.
     Gemm(Box<GemmClass>),
-    /// A warp-specialized GEMM: one producer thread copies the factors by TMA.
+    /// A warp-specialized GEMM: one producer thread copies the operands by TMA.
     TmaGemm(Box<TmaGemmClass>),
     /// Flash attention: two GEMMs with attention weights between them, by online softmax.
     Attention(Box<AttentionClass>),
@@ -79,7 +79,7 @@ pub enum Skeleton {
     IndexSort(IndexSortClass),
     /// An operation with the user's own source.
     Foreign(ForeignClass),
-    /// An interpreter of bodies (generic kernel).
+    /// An interpreter of bytecode (generic kernel).
     Generic(Width),
     /// Independent kernels of these classes in one launch (horizontal fusion).
     Group(GroupClass),

@@ -1,6 +1,6 @@
 //! Launch plans: launches with their arguments, and scratch memory, before there is code for them.
 //!
-//! Plain data, which `lower` computes from kernels and a device binds.
+//! Plain data, which kernel families fill and a device binds.
 
 pub use crate::params::RuntimeArgument;
 
@@ -27,7 +27,7 @@ pub struct Plan {
 /// A launch, before there is code for it.
 #[derive(Debug)]
 pub struct Draft {
-    /// The kernel.
+    /// Class key and bodies of the kernel.
     pub kernel: Arc<Skeleton>,
     /// Number of blocks.
     pub grid: [u32; 3],

@@ -12,19 +12,19 @@ use crate::tunable::TUNABLES;
 use std::sync::Arc;
 use thalweg_runtime::{Error, Timing, count};
 
-/// A list of launches whose memory is reused.
+/// Growable list of launches, whose memory is reused from run to run.
 #[derive(Debug, Default)]
 pub struct Collected {
     launches: Vec<Launch>,
-    /// Number of launches that are valid.
+    /// Number of valid launches at the beginning of the list.
     count: usize,
 }
 
-/// Sets the words that change, and returns a hash of those that are addresses.
+/// Callback that patches the argument words that change from run to run. Returns a hash of those that are addresses.
 pub type Patch<'a> = &'a mut dyn FnMut(&mut [u64]) -> u64;
 
 impl Collected {
-    /// Appends a launch.
+    /// Appends a launch, and returns the hash of its addresses.
     fn add(&mut self, launch: &Launch, patch: Patch<'_>) -> u64 {
         let at = self.count;
         self.count += 1;
@@ -67,10 +67,10 @@ pub struct Run {
     length: usize,
     /// Whether this run is deferred.
     kept_back: bool,
-    /// Whether it is timed, and the event at its beginning.
+    /// Whether the run is timed, and the event at its beginning.
     timed: bool,
     begun: Option<Box<dyn Event>>,
-    /// Hash of this run's functions, and hash of its addresses.
+    /// Hash of the run's functions, and hash of its addresses.
     shape: u64,
     addresses: u64,
     graphs: Vec<CachedGraph>,
@@ -86,7 +86,7 @@ struct CachedGraph {
     length: usize,
     shape: u64,
     addresses: u64,
-    /// Number of the run that used it last.
+    /// Number of the run that used the graph last.
     last: u32,
 }
 

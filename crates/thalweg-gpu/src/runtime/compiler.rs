@@ -25,7 +25,7 @@ pub struct Unit {
     /// Name of the function.
     name: &'static str,
     source: Source,
-    /// A kernel with this source.
+    /// Class key and bodies of the kernel, one of those with this source.
     kernel: Arc<Skeleton>,
     function: OnceLock<Function>,
     /// Nanoseconds that compilation took; 0 where the code came from disk.
@@ -75,7 +75,7 @@ impl Compiler {
         self.printer.text(&unit.source)
     }
 
-    /// Unit of a kernel; its source is printed if it is new.
+    /// Unit of a kernel. Its source is printed if the kernel is new.
     pub fn unit(&self, of: &Arc<Skeleton>) -> Arc<Unit> {
         if let Some(unit) = self.units.read().unwrap_or_else(PoisonError::into_inner).get(of) {
             return unit.clone();
@@ -203,7 +203,7 @@ impl Compiler {
             }
             counters()
         };
-        // Every thread counts for itself; the counts of these threads are added to the caller's.
+        // Counters are per thread; the counts of these threads are added to the caller's.
         let done: Vec<Counters> = std::thread::scope(|s| {
             let thread = |_| std::thread::Builder::new().stack_size(STACK).spawn_scoped(s, work);
             // Where no threads can be created the units are compiled one after the other.

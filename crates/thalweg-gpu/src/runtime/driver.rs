@@ -32,7 +32,7 @@ pub struct FunctionInfo {
 /// A function on the device.
 #[derive(Clone, Debug)]
 pub struct Function {
-    /// The driver's handle.
+    /// The driver's handle of the function.
     pub handle: usize,
     /// Keeps the code loaded.
     pub module: Arc<dyn Module>,
@@ -54,7 +54,7 @@ pub struct Launch {
     pub block: u32,
     /// Bytes of dynamic shared memory per block.
     pub shared: u32,
-    /// Argument words.
+    /// Words of the kernel arguments.
     pub arguments: Vec<u64>,
     /// Programmatic dependent launch: whether blocks may start while the previous launch ends, since the function waits
     /// by itself.
@@ -91,7 +91,7 @@ pub trait Event: Send + Sync + Debug {
     /// When the device fails.
     fn since(&self, earlier: &dyn Event) -> Result<f64, Error>;
 
-    /// The driver's handle, for `since`.
+    /// The driver's handle of the event, for `since`.
     fn handle(&self) -> usize;
 }
 
@@ -116,7 +116,7 @@ pub trait Driver: Any + Send + Sync + Debug {
         true
     }
 
-    /// Driver with its version; `None` where launches compute nothing, and take no time.
+    /// Name of the driver with its version; `None` where launches compute nothing, and take no time.
     fn version(&self) -> Option<String>;
 
     /// Allocates memory for work that is submitted to the queue from now on, aligned to 256 bytes; `None` when there is
@@ -147,9 +147,10 @@ pub trait Driver: Any + Send + Sync + Debug {
     /// When the device refuses, or an earlier launch failed.
     fn launch(&self, launch: &Launch) -> Result<(), Error>;
 
-    /// Returns a library's function that computes a product. Its words are the addresses of left side, right side,
-    /// result and workspace; grid and block are ignored. The same product always gets the same function, and so the
-    /// same bits. `None` where there is no such library, or it does not support the product, or computes it wrongly.
+    /// Returns a library's function that computes a product. Its argument words are the addresses of left operand,
+    /// right operand, result and workspace; grid and block are ignored. The same product always gets the same function,
+    /// and so the same bits. `None` where there is no such library, or it does not support the product, or computes it
+    /// wrongly.
     fn product(&self, _product: &Product) -> Option<Function> {
         None
     }

@@ -30,13 +30,13 @@ struct Words {
     chunks: Vec<u64>,
     /// Free slots that are 0.
     clean: Vec<u32>,
-    /// Free slots that may not be 0.
+    /// Free slots that must be zeroed before they are used.
     dirty: Vec<u32>,
     /// Slots in use, by batches that have ended.
     out: Vec<Weak<Faulted>>,
 }
 
-/// Values of slots: for each chunk that was read, its first slot read and the bytes from there on.
+/// Values read from slots: for each chunk, its first slot that was read, and the bytes from there on.
 struct SlotValues(Vec<(u32, Vec<u8>)>);
 
 impl SlotValues {
@@ -52,7 +52,7 @@ impl SlotValues {
 #[derive(Debug)]
 pub struct Faulted {
     faults: Arc<Faults>,
-    /// Slots, each with the number of its program.
+    /// Fault slots, each with the number of its program in the batch.
     words: Vec<(u32, u32)>,
     outcome: OnceLock<Result<Vec<FailedCheck>, Error>>,
 }
@@ -192,7 +192,7 @@ impl Faulted {
         faulted
     }
 
-    /// Programs whose slots are set, with the reports.
+    /// Reports of the programs whose slots are set.
     fn set(&self, known: &SlotValues) -> Vec<FailedCheck> {
         let all = self.words.iter().map(|&(at, program)| FailedCheck { launch: program as usize, word: known.at(at) });
         all.filter(|found| found.word != 0).collect()
@@ -201,8 +201,8 @@ impl Faulted {
 
 impl Check for Faulted {
     fn outcome(&self) -> Result<Vec<FailedCheck>, Error> {
-        // All batches submitted before have ended then, too: after a long loop without reads, all are checked at once.
-        // A failure is reported below.
+        // All batches submitted before have ended by now, too: after a long loop without reads, all are checked at
+        // once. A failure is reported below.
         if self.outcome.get().is_none() {
             let _ = self.faults.ask_all();
         }

@@ -33,7 +33,7 @@ pub struct Stage {
 /// A plan, and the compilation unit of each of its launches.
 #[derive(Debug)]
 pub struct Written {
-    /// The launches.
+    /// Plan with the launches.
     pub plan: Plan,
     /// Unit of each launch.
     pub units: Vec<Arc<Unit>>,
@@ -62,7 +62,7 @@ impl Written {
     }
 }
 
-/// A kernel with its sizes.
+/// A kernel bound to sizes: its launches, with functions.
 #[derive(Debug)]
 pub struct Bound {
     launches: Vec<Launch>,
@@ -100,7 +100,7 @@ impl Bound {
         &self.launches
     }
 
-    /// Functions of its launches, with their registers and spilled bytes.
+    /// Functions of the launches, with their registers and spilled bytes.
     pub fn functions(&self) -> impl Iterator<Item = &Function> {
         self.launches.iter().map(|l| &l.function)
     }

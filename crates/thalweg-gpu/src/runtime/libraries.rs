@@ -24,29 +24,29 @@ pub enum Routine {
         /// Number of rows and columns.
         n: usize,
     },
-    /// `getrf`: A into L and U of `A = P L U`; b gets the row that each row was exchanged with, in order and counted
-    /// from 1, as i32.
+    /// `getrf`: A into L and U of `A = P L U`. Writes the pivots to b: for each row, in order, the row that it was
+    /// exchanged with, as i32 counted from 1.
     Lu {
         /// Number of rows.
         m: usize,
         /// Number of columns.
         n: usize,
     },
-    /// `getrs`: solves `A X = B`; A and b are results of [`Routine::Lu`], and B in c becomes X.
+    /// `getrs`: solves `A X = B`. A and b are results of [`Routine::Lu`]; X overwrites B in c.
     Solve {
         /// Number of rows and columns of A.
         n: usize,
         /// Number of columns of B.
         columns: usize,
     },
-    /// `geqrf`: A into R, with Householder reflectors below its diagonal and their factors in b.
+    /// `geqrf`: A into R, with Householder reflectors below its diagonal. Writes the reflectors' factors to b.
     Qr {
         /// Number of rows.
         m: usize,
         /// Number of columns.
         n: usize,
     },
-    /// `orgqr`: A and b, results of [`Routine::Qr`], into the first columns of the product of all reflectors.
+    /// `orgqr`: A and b, results of [`Routine::Qr`], into the first columns of the product of all reflectors (Q), in A.
     Reflections {
         /// Number of rows.
         m: usize,
@@ -55,24 +55,24 @@ pub enum Routine {
         /// Number of reflectors.
         k: usize,
     },
-    /// `syevd`: the upper half of A into the eigenvectors, as columns, if requested; b gets the eigenvalues.
+    /// `syevd`: the upper half of A into the eigenvectors, as columns, if requested. Writes the eigenvalues to b.
     Symmetric {
         /// Number of rows and columns.
         n: usize,
         /// Whether the eigenvectors are requested.
         vectors: bool,
     },
-    /// `gesvdj`: b gets the singular values, c and d U and V; A is overwritten. Where U and V are not requested there
-    /// is space for them nevertheless: U has as many columns as A, or in a batched call as A has rows.
+    /// `gesvdj`: singular values into b, U into c, V into d; overwrites A. The caller always allocates U and V,
+    /// requested or not: at least m x n for U (m x m in a batched call), n x n for V.
     Singular {
-        /// Number of rows, at least that of columns.
+        /// Number of rows, at least the number of columns.
         m: usize,
-        /// Number of columns, and of those of V.
+        /// Number of columns of A and of V.
         n: usize,
         /// Number of columns of U: 0, the number of singular values, or the number of rows.
         left: usize,
     },
-    /// `trsm`: solves `X A = B`, or `X Aᵀ = B`; B in c, with `columns` rows, becomes X.
+    /// `trsm`: solves `X A = B`, or `X Aᵀ = B`. X overwrites B in c, which has `columns` rows.
     Triangular {
         /// Number of rows and columns of A.
         n: usize,
@@ -96,18 +96,18 @@ pub struct Matrices {
     pub double: bool,
     /// Number of matrices.
     pub count: usize,
-    /// Whether the matrices are small, and one batched call takes all.
+    /// Whether the matrices are small, so that one batched call takes all.
     pub batched: bool,
 }
 
 /// Buffer of a routine, for all matrices of a batch.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct BatchBuffer {
-    /// Address of the first matrix' part.
+    /// Address of the first matrix' buffer.
     pub at: u64,
-    /// Bytes from one matrix' part to the next.
+    /// Bytes from one matrix' buffer to the next.
     pub step: usize,
-    /// Address of a list of the addresses of all parts, for batched calls.
+    /// Address of a list of the addresses of all matrices' buffers, for batched calls.
     pub list: u64,
 }
 

@@ -9,7 +9,7 @@
 //! * `queues`, `order`: the queue that work goes into, and waits between queues. `memory`: the pool's blocks.
 //! * `faults`: reports of indices out of range.
 //!
-//! Nothing here names a vendor: what differs is asked of the driver.
+//! Nothing here names a vendor: vendor-specific behaviour is behind the driver's interface.
 
 mod batch;
 mod compiler;

@@ -30,7 +30,7 @@ pub const PEERS: usize = 7;
 pub struct Order {
     drivers: [Arc<dyn Driver>; QUEUES],
     known: [QueueState; QUEUES],
-    /// Whether all work goes into the first queue.
+    /// Whether all work goes into the first queue, since the driver does not allow several.
     one: bool,
 }
 
@@ -49,11 +49,11 @@ type Marked = (u64, Arc<dyn Event>);
 
 #[derive(Debug, Default)]
 struct Put {
-    /// Last ticket.
+    /// Last ticket that was issued.
     now: u64,
     /// Whether a thread is still submitting work of that ticket.
     open: bool,
-    /// Recorded events, in order.
+    /// Recorded events, in order of their tickets.
     events: VecDeque<Marked>,
 }
 
@@ -100,7 +100,7 @@ impl Order {
         put.now
     }
 
-    /// Marks all work up to the last ticket as submitted.
+    /// Marks all work with tickets up to the last one as submitted.
     pub fn end(&self, queue: usize) {
         self.put(queue).open = false;
     }
@@ -146,7 +146,7 @@ impl Order {
         self.record(queue, &mut put).map(Some)
     }
 
-    /// Polls how far the device has come with a queue.
+    /// Polls which tickets of a queue the device has completed.
     fn look(&self, queue: usize, ticket: u64) {
         let Ok(Some(_)) = self.event(queue, ticket) else { return };
         let mut put = self.put(queue);

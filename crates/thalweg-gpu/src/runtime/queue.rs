@@ -22,11 +22,11 @@ use thalweg_runtime::{Batch, Buffer, Check, Error, Timing};
 #[derive(Debug)]
 pub struct Queue {
     order: Arc<Order>,
-    /// Its number.
+    /// Index of the queue.
     number: usize,
-    /// The driver with this queue.
+    /// Driver handle bound to this queue.
     driver: Arc<dyn Driver>,
-    /// The device's name.
+    /// Name of the device, for errors.
     device: String,
     /// Address of the counters in device memory.
     counters: u64,
@@ -41,7 +41,7 @@ pub struct Queue {
 /// State of the thread that holds the gate.
 #[derive(Debug, Default)]
 struct Gate {
-    /// Runs by key.
+    /// Runs of launches, by the key of their batch.
     runs: FxHashMap<u64, Run>,
     /// Run for launches without a key.
     single: Run,
@@ -52,7 +52,7 @@ struct Gate {
 struct Open {
     queue: usize,
     run: Run,
-    /// First ticket of its work, and current ticket.
+    /// First ticket of the batch's work, and current ticket.
     first: u64,
     ticket: u64,
     /// Timing of the next launches, if requested: the event before the first of them, once it is recorded.
@@ -182,8 +182,9 @@ impl Queue {
         begun.unwrap_or(Ok(0))
     }
 
-    /// Records that the open batch uses a buffer: it reads it, or writes it where nobody has since it was allocated.
-    /// Later work of the batch waits for what other queues do with the buffer. `missing` is as for [`Order::wait_for`].
+    /// Records that the open batch uses a buffer: a write if the buffer is unwritten or was written by this batch, else
+    /// a read. Later work of the batch waits for other queues' uses of the buffer. `missing` is as for
+    /// [`Order::wait_for`].
     ///
     /// # Errors
     /// When the device fails.
@@ -225,8 +226,8 @@ impl Queue {
         self.open(|open| (open.first, open.ticket)).expect("memory is used in a batch")
     }
 
-    /// Adds a launch to the open batch. `patch` sets the words that change, and returns a hash of those that are
-    /// addresses.
+    /// Adds a launch to the open batch. `patch` sets the argument words that change from run to run, and returns a hash
+    /// of those that are addresses.
     ///
     /// # Errors
     /// When the device refuses.

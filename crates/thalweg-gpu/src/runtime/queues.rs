@@ -19,12 +19,12 @@ use thalweg_runtime::{Buffer, Error, count};
 pub struct Queues {
     order: Arc<Order>,
     device: String,
-    /// Created when a thread first needs them.
+    /// Queues for kernels, each created when a thread first needs it.
     compute: [OnceLock<Queue>; COMPUTE],
     making: Mutex<()>,
 }
 
-/// Numbers in use by threads; a thread that ends frees its number.
+/// Thread numbers in use; a thread that ends frees its number.
 static TAKEN: Mutex<Vec<bool>> = Mutex::new(vec![]);
 
 struct Number(usize);
@@ -52,7 +52,7 @@ fn number() -> usize {
     thread_local! {
         static NUMBER: OnceCell<Number> = const { OnceCell::new() };
     }
-    // A thread that is ending has no number any more: its work goes where other threads' work does.
+    // A thread that is ending has no number any more: it uses the first queue, which it may share with other threads.
     NUMBER.try_with(|n| n.get_or_init(Number::take).0).unwrap_or(0)
 }
 

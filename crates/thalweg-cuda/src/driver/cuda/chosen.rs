@@ -3,19 +3,19 @@
 use crate::driver::cublaslt::{Algorithm, CublasLt, Problem};
 use std::sync::Arc;
 
-/// A product with its algorithm, the contents of an entry in the place of a kernel.
+/// Library GEMM with its chosen algorithm: what a function's entry holds instead of a kernel.
 #[derive(Debug)]
 pub(super) struct Chosen {
     pub(super) library: Arc<CublasLt>,
     pub(super) problem: Problem,
     pub(super) algorithm: Algorithm,
-    /// Workspace in bytes.
+    /// Bytes of workspace.
     pub(super) workspace: usize,
     pub(super) alignments: [usize; 3],
 }
 
 impl Chosen {
-    /// Submits it to a stream; the context must be current.
+    /// Submits the GEMM to a stream; the context must be current.
     pub(super) fn launch(&self, words: &[u64], stream: usize) -> Result<(), String> {
         let &[left, right, result, work] = words else {
             return Err(format!("a product has 4 words, not {}", words.len()));

@@ -13,9 +13,9 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use thalweg_runtime::{Error, QUEUES};
 
-/// Time that a wait polls without yielding: a read of a small kernel's result ends within.
+/// Time that a wait polls without yielding: the result of a small kernel arrives within it.
 const SPIN: Duration = Duration::from_micros(50);
-/// Time that it then polls while yielding to other threads. Waking a thread takes longer than this costs.
+/// Time that a wait then polls while yielding to other threads. Waking a thread takes longer than this costs.
 const YIELD: Duration = Duration::from_millis(2);
 
 /// Context and streams of a GPU.
@@ -24,7 +24,7 @@ pub(super) struct Gpu {
     /// Device name as in `THALWEG_DEVICE`: "cuda:0".
     pub(super) name: String,
     pub(super) context: CUcontext,
-    /// Streams by number of the queue.
+    /// Streams by index of the queue.
     streams: [Mutex<Stream>; QUEUES],
     /// Whether programmatic dependent launch is enabled: launches may start while the previous one ends.
     pub(super) overlaps: AtomicBool,
@@ -36,14 +36,15 @@ pub(super) struct Gpu {
     capturing: Mutex<Option<Capturing>>,
 }
 
-/// A queue.
+/// A queue of the GPU: a CUDA stream with its state.
 #[derive(Debug)]
 struct Stream {
-    /// Null until work is submitted.
+    /// Handle of the stream; null until work is submitted.
     handle: CUstream,
     /// Whether the last submitted work is a launch: a copy before a launch that starts early could be overtaken.
     after_launch: bool,
-    /// Number of turns that threads had, and the last turn after which the stream is known to be empty.
+    /// Number of turns (exclusive uses by a thread) so far, and the last turn after which the stream is known to be
+    /// empty.
     turns: u64,
     drained: u64,
 }
@@ -51,7 +52,7 @@ struct Stream {
 // SAFETY: a stream may be used on any thread.
 unsafe impl Send for Stream {}
 
-/// A thread's exclusive turn at a queue: the work that it submits is contiguous.
+/// A thread's exclusive turn at a queue: no other thread's work comes between the work that it submits.
 pub(super) struct QueueGuard<'a> {
     pub(super) handle: CUstream,
     /// Whether the last submitted work is a launch.
@@ -72,7 +73,7 @@ impl QueueGuard<'_> {
     }
 }
 
-/// A stream for [`Gpu::capturing`].
+/// Stream in which library calls are captured ([`Gpu::capturing`]).
 pub(super) struct Capturing(CUstream);
 
 // SAFETY: a stream may be used on any thread.
@@ -128,7 +129,7 @@ impl Gpu {
         Ok(gpu)
     }
 
-    /// Takes the calling thread's turn at a queue.
+    /// Waits for the calling thread's turn at a queue, and returns it.
     ///
     /// # Errors
     /// The error that ended the context, if any; errors of creating a stream.

@@ -19,12 +19,12 @@ use thalweg_runtime::Error;
 #[derive(Debug)]
 pub(super) struct Chain {
     gpu: Arc<Gpu>,
-    /// Queue that it runs in.
+    /// Queue in which the graph runs.
     queue: usize,
     graph: CUgraph,
     exec: CUgraphExec,
     nodes: Vec<CUgraphNode>,
-    /// Launches that the nodes currently have.
+    /// Launches that the nodes currently represent.
     launches: Vec<Launch>,
     /// Whether an update was refused: nodes may be partly updated.
     refused: bool,

@@ -29,7 +29,7 @@ use thalweg_runtime::disk::{self, Key, Kind};
 /// Bytes of a result that are read back and compared at a time.
 const READ: usize = 16 << 20;
 
-/// Matrix products of a device.
+/// Matrix products of a device: the library, and the functions chosen so far.
 #[derive(Debug, Default)]
 pub(super) struct Products {
     library: OnceLock<Option<Arc<CublasLt>>>,
@@ -149,11 +149,11 @@ impl Cuda {
     }
 }
 
-/// Operands of ones, and their product's result.
+/// Check of an algorithm: operands of ones, and the product's result.
 struct Check<'a> {
     cuda: &'a Cuda,
     product: &'a Product,
-    /// Addresses of left, right, result, workspace.
+    /// Addresses of left operand, right operand, result, workspace.
     addresses: [u64; 4],
 }
 
@@ -163,13 +163,13 @@ impl Drop for Check<'_> {
     }
 }
 
-/// Elements from a side's first to its last one.
+/// Number of elements from an operand's first to its last one.
 fn reach(side: &Side, [rows, columns]: [usize; 2], count: usize) -> usize {
     let [rows, columns] = if side.transposed { [columns, rows] } else { [rows, columns] };
     (count - 1) * side.stride + (columns - 1) * side.leading + rows
 }
 
-/// Whether no two elements of a side overlap, except for a broadcast batch.
+/// Whether no two elements of an operand overlap, except for a broadcast batch.
 fn is_non_overlapping(side: &Side, [rows, columns]: [usize; 2], count: usize) -> bool {
     let [rows, columns] = if side.transposed { [columns, rows] } else { [rows, columns] };
     let mut dims = [(1, rows), (side.leading, columns), (side.stride, if side.stride == 0 { 1 } else { count })];
@@ -199,7 +199,8 @@ impl<'a> Check<'a> {
         Ok(check)
     }
 
-    /// Fills all elements of a side with a value.
+    /// Fills all elements of a matrix operand, in every product of the batch, with `value`. Gaps between columns are
+    /// not written.
     fn fill(&self, address: u64, side: &Side, [rows, columns]: [usize; 2], value: f64) -> Result<(), Error> {
         let [rows, columns] = if side.transposed { [columns, rows] } else { [rows, columns] };
         let (size, mut count, mut columns) = (self.product.dtype.size(), self.product.count, columns);
@@ -268,7 +269,7 @@ impl<'a> Check<'a> {
         Ok(true)
     }
 
-    /// Writes -1 to the terms of the left side from `address` on.
+    /// Writes -1 to the terms of the left operand from `address` on.
     fn rest(&self, address: u64, left: &Side, sizes: [usize; 2]) -> Result<(), Error> {
         let [rows, terms] = sizes;
         let size = self.product.dtype.size();

@@ -17,18 +17,18 @@ use std::ptr::null_mut;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use thalweg_runtime::{Error, QUEUES};
 
-/// Segments of a ring, and their size in bytes.
+/// Number of segments of a ring, and bytes of a segment.
 const RING_SEGMENTS: usize = 4;
 const RING_SEGMENT_BYTES: usize = 256 << 10;
 
-/// Bytes of a chunk, long enough for the device to copy at full speed; and maximum number of chunks of a device.
+/// Bytes of a chunk, long enough for the device to copy at full speed; and maximum number of chunks per device.
 const CHUNK: usize = 4 << 20;
 const CHUNKS: usize = 32;
-/// Parts of a copy that is not large.
+/// Number of parts that a copy is cut into, unless parts would be shorter than `min_copy_part` or longer than a chunk.
 const PARTS: usize = 4;
 /// Maximum number of threads that copy for one call.
 const THREADS: usize = 8;
-/// Chunks of a thread that reads.
+/// Maximum number of chunks that a reading thread has in flight.
 const FLYING: usize = 2;
 
 /// Pinned memory, allocated when it is first used.
@@ -46,16 +46,16 @@ pub(super) struct Staging {
 struct Ring {
     base: *mut u8,
     segments: [RingSegment; RING_SEGMENTS],
-    /// Segment that is being filled.
+    /// Index of the segment that is being filled.
     now: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct RingSegment {
     event: CUevent,
-    /// Whether the event is in the queue, or has happened.
+    /// Whether the event has been recorded after the segment's copies.
     recorded: bool,
-    /// Bytes in use.
+    /// Number of bytes in use.
     used: usize,
 }
 
@@ -69,7 +69,7 @@ struct Chunks {
 #[derive(Debug)]
 struct Chunk {
     base: *mut u8,
-    /// Event after the last copy from or to it.
+    /// Event after the last copy from or to the chunk.
     event: CUevent,
     recorded: bool,
 }

@@ -17,8 +17,8 @@ use thalweg_runtime::{Error, environment};
 
 const PRELUDE: &str = include_str!("../emulated.cpp");
 
-/// Options: statics of inline functions must be each object's own (`no-gnu-unique`); the rest is what device code
-/// assumes, or saves time. -O1 takes no longer than -O0, and a precompiled header saves 6 of 45 ms.
+/// Compiler options: statics of inline functions must be each object's own (`no-gnu-unique`); the rest is what device
+/// code assumes, or saves time. -O1 takes no longer than -O0, and a precompiled header saves 6 of 45 ms.
 const OPTIONS: &str = "-x c++ -std=c++17 -O1 -fPIC -shared -nostdlib -pipe -w -ffp-contract=off -fno-builtin -fno-gnu-unique -fno-exceptions -fno-rtti \
                        -fno-strict-aliasing -fwrapv -fno-math-errno -fno-asynchronous-unwind-tables";
 

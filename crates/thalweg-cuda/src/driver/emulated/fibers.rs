@@ -31,7 +31,8 @@ const PATIENCE: u64 = 1 << 10;
 /// Result of a shuffle from a thread that did not take part.
 const NOBODY: u64 = 0xa5a5_a5a5_a5a5_a5a5;
 
-/// Layout as in emulated.cpp: what a kernel knows of the launch, and its call back into the scheduler.
+/// Data that a kernel shares with the scheduler: indices, shared memory, and the callback for barriers. Same layout as
+/// in emulated.cpp.
 #[repr(C)]
 pub(super) struct Runtime {
     pub(super) thread: [u32; 3],
@@ -52,7 +53,7 @@ pub(super) type Kernel = unsafe extern "C" fn(*const u64);
 
 /// The scheduler, locked by one launch at a time.
 pub(super) static SCHEDULER: Mutex<Scheduler> = Mutex::new(Scheduler::new());
-/// The scheduler for `meet`, which has no other access to it. Set while a block runs.
+/// Pointer to the scheduler for callbacks from kernels, which have no other access to it. Set while a block runs.
 static RUNNING: AtomicPtr<Scheduler> = AtomicPtr::new(null_mut());
 
 /// A thread of the block.
@@ -60,10 +61,10 @@ static RUNNING: AtomicPtr<Scheduler> = AtomicPtr::new(null_mut());
 struct Thread {
     /// Stack pointer while it waits.
     stack: *mut u8,
-    /// Wait kind, and mask of the threads that it waits for.
+    /// Kind of the wait, and mask of the threads that it waits for.
     kind: u32,
     mask: u32,
-    /// Value that it brought, then its result.
+    /// Value that the thread passed to a shuffle or vote, then its result.
     value: u64,
     source: u32,
 }
@@ -98,7 +99,7 @@ struct Block {
     warps: Vec<Warp>,
     started: usize,
     live: usize,
-    /// Threads at the block's barrier, and how many of them brought a non-zero value.
+    /// Number of threads at the block's barrier, and number of those that passed a non-zero value.
     at_barrier: usize,
     counted: u64,
     ready: VecDeque<usize>,
@@ -106,9 +107,9 @@ struct Block {
     looking: VecDeque<usize>,
     /// Threads that poll again when other blocks have run.
     abroad: Vec<usize>,
-    /// Number of waits since the block was resumed.
+    /// Number of waits since the block was started or resumed.
     met: usize,
-    /// Number of the late warp.
+    /// Index of the late warp.
     late: Option<usize>,
 }
 
@@ -129,9 +130,9 @@ pub(super) struct Scheduler {
     arguments: *const u64,
     launches: u64,
     block: Block,
-    /// Number of the running thread.
+    /// Index of the running thread.
     now: usize,
-    /// Number of blocks and of polls so far.
+    /// Number of blocks so far, and number of polls so far.
     blocks: u64,
     looks: u64,
     fault: Option<Fault>,
@@ -222,7 +223,7 @@ unsafe extern "C" fn wait_at_barrier(kind: u32, mask: u32, value: u64, source: u
     unsafe { (&(*s).block.threads)[(*s).now].value }
 }
 
-/// Value of `Runtime::meet`.
+/// Callback of kernels for barriers and other waits: the value of `Runtime::meet`.
 pub(super) const WAIT_AT_BARRIER: unsafe extern "C" fn(u32, u32, u64, u32) -> u64 = wait_at_barrier;
 
 impl Block {
@@ -266,7 +267,7 @@ impl Scheduler {
     /// Draws the directions of the next launch: whether threads of even blocks run backwards, and whether blocks do.
     pub(super) fn directions(&mut self) -> (bool, bool) {
         self.launches += 1;
-        // Not alternating: launches come in patterns themselves.
+        // Not alternating, since launches come in patterns themselves.
         let drawn = self.launches.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 62;
         (drawn & 1 != 0, drawn & 2 != 0)
     }
@@ -351,8 +352,8 @@ impl Scheduler {
         Ok(Outcome::Done)
     }
 
-    /// Drops all waiting threads, those of suspended blocks too. Kernels have nothing to drop, so stacks may be freed
-    /// as they are.
+    /// Drops all waiting threads, those of suspended blocks too. Kernels have nothing to drop, so their stacks may be
+    /// freed at once.
     pub(super) fn forget(&mut self) {
         (self.idle, self.stacks) = (vec![], vec![]);
         self.block = Block::new();
@@ -376,7 +377,8 @@ impl Scheduler {
         self.idle.pop().or_else(|| self.new_stack())
     }
 
-    /// Thread that polls next: one of the late warp only every [`PATIENCE`] polls, or where no other thread polls.
+    /// Removes and returns the thread that polls next: the first one in the queue that is not of the late warp. Every
+    /// [`PATIENCE`]-th poll, or where only the late warp polls, it is the first one of all.
     fn next_poller(&mut self) -> Option<usize> {
         self.looks += 1;
         let in_time = |&t: &usize| Some(t / 32) != self.block.late;
@@ -405,7 +407,7 @@ impl Scheduler {
         Some(top)
     }
 
-    /// Sets the thread index that a thread sees.
+    /// Sets the thread index that the next running thread reads.
     fn show(&mut self, thread: usize) {
         // SAFETY: the caller of `run_block` vouches for the runtime; kernels read it, and none runs now.
         unsafe { (*self.runtime).thread[0] = thread as u32 };
@@ -424,7 +426,7 @@ impl Scheduler {
         self.kernel
     }
 
-    /// The current thread has returned: nobody waits for it any more.
+    /// Ends the current thread, which has returned: no other thread waits for it any more.
     fn leave(&mut self) {
         let (warp, lane) = (self.now / 32, self.now % 32);
         self.block.live -= 1;
@@ -532,7 +534,7 @@ impl Scheduler {
         }
     }
 
-    /// Describes who waits, where no thread can continue.
+    /// Describes which threads wait for what, where no thread can continue.
     fn who_waits(&self) -> String {
         let say = |t: usize| {
             let Thread { kind, mask, .. } = self.block.threads[t];

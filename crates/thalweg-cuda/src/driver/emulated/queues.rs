@@ -26,9 +26,9 @@ const STEPS: u64 = 2;
 pub(super) struct Moment {
     parts: Weak<EmulatedState>,
     queue: usize,
-    /// Number of the queue's items before it.
+    /// Number of items in the queue before it.
     position: u64,
-    /// Time at which it happened in nanoseconds, 0 before.
+    /// Time at which the queue reached it, in nanoseconds; 0 before.
     at: Arc<AtomicUsize>,
 }
 
@@ -36,11 +36,11 @@ type Do = Box<dyn FnOnce(&EmulatedState) -> Result<(), Error> + Send>;
 
 /// An item of a queue.
 pub(super) enum Item {
-    /// Work.
+    /// Work: a function that runs when the queue reaches it.
     Do(Do),
-    /// Wait: later items follow that event.
+    /// Wait: later items run after this event.
     After(Moment),
-    /// Event.
+    /// Event record: stores the time when the queue reaches this item.
     Here(Arc<AtomicUsize>),
 }
 
@@ -58,7 +58,7 @@ impl fmt::Debug for Item {
 #[derive(Debug, Default)]
 pub(super) struct Work {
     queues: [VecDeque<Item>; QUEUES],
-    /// Number of items that were submitted, and that have run.
+    /// Number of items that were submitted to each queue, and number of those that have run.
     put: [u64; QUEUES],
     run: [u64; QUEUES],
     /// First failure, reported at the next call.
@@ -73,7 +73,7 @@ impl Work {
         (self.drawn >> 33) % below
     }
 
-    /// Runs the next item of a queue, if it may run.
+    /// Runs the next item of a queue. Returns `false` if there is none, or if it must wait.
     fn step(&mut self, parts: &EmulatedState, queue: usize) -> bool {
         match self.queues[queue].pop_front() {
             None => return false,

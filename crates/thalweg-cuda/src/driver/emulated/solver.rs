@@ -50,7 +50,7 @@ impl ColumnMajor {
     }
 }
 
-/// A matrix for computation.
+/// A dense matrix of f64 on which the algorithms work.
 #[derive(Clone)]
 struct Dense {
     rows: usize,
@@ -89,7 +89,7 @@ impl Dense {
         }
     }
 
-    /// Rotates rows i and j likewise.
+    /// Rotates rows i and j in the same way.
     fn turn_rows(&mut self, i: usize, j: usize, c: f64, s: f64) {
         for k in 0..self.columns {
             let (a, b) = (self.at(i, k), self.at(j, k));
@@ -111,7 +111,7 @@ fn diagonal(a: f64, b: f64, c: f64) -> (f64, f64) {
     (cosine, cosine * t)
 }
 
-/// Maximum number of sweeps of rotations.
+/// Maximum number of sweeps of Jacobi rotations.
 const SWEEPS: usize = 60;
 
 /// Singular values, largest first, and vectors of a matrix with no more columns than rows (one-sided Jacobi). U has
@@ -270,7 +270,7 @@ fn reflect(a: &Dense, k: usize, tau: f64, x: impl Fn(usize) -> f64, from: usize)
     (from..a.rows).map(|i| (i, x(i) - tau * v(i) * along)).collect()
 }
 
-/// Memory that a routine accesses: addresses, and bytes from there.
+/// Memory that a routine accesses: start addresses, and numbers of bytes.
 pub(super) fn reaches(of: &Matrices, places: &RoutineBuffers) -> Vec<(u64, usize)> {
     let size = if of.double { 8 } else { 4 };
     let mut all = vec![];

@@ -26,30 +26,31 @@ pub struct AttentionBlock {
 /// Class key: the properties that decide the source.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct AttentionClass {
-    /// Dtype of the factors.
+    /// Dtype of rows, keys and values.
     pub dtype: DType,
     /// Arithmetic on tensor cores: any but [`Math::Plain`].
     pub math: Math,
-    /// How it is divided among threads.
+    /// Shape of a block: how it is divided among warps.
     pub block: AttentionBlock,
     /// Terms of a score and columns of the result, rounded up to powers of two of at least 16 (for warpgroups 64).
     pub sizes: [u32; 2],
     /// Number of batch dimensions.
     pub batch: u8,
-    /// Of rows, keys and values: whether terms are neighbours (of values the keys are the terms).
+    /// Whether terms are neighbours in memory (K-major), for rows, keys and values. The terms of values are the keys.
     pub along: [bool; 3],
     /// Memory layouts of rows, keys and values, where a producer warp copies them by TMA. The other warps are one
     /// warpgroup then, or several of a persistent block.
     pub tma: Option<[TmaFactor; 3]>,
-    /// Bodies applied to a score, each to the result of the one before, which is this operand of it: the first
-    /// product's epilogue, if any, then the weights.
+    /// Chain of bodies applied to a score: the first product's epilogue, if any, then the weights. Each reads the
+    /// result of the one before as the operand of this number.
     pub points: Vec<(BodyClass, u16)>,
-    /// Causal mask, where rows see only their first keys: which of `points` has it, and its form.
+    /// Causal mask, if any, by which rows attend only to their first keys: the index of its body in `points`, and its
+    /// form.
     pub causal: Option<(u8, CausalMask)>,
-    /// Final factor of the row's weights, with the row values that are maximum and sum; `None` where weights are not
+    /// Final factor of the row's weights, with the slots of the row's maximum and sum; `None` where weights are not
     /// exponentials.
     pub once: Option<(Body, [u16; 2])>,
-    /// The epilogue, and which of its operands is the accumulators.
+    /// The epilogue, and the number of its operand that stands for the accumulators.
     pub result: (BodyClass, u16),
 }
 
@@ -85,8 +86,8 @@ impl AttentionClass {
         16 * self.block.warps
     }
 
-    /// Of rows, keys and values: pitch in shared memory in elements (from line to line or from term to term), and
-    /// elements of a stage.
+    /// Layout in shared memory of rows (0), keys (1) or values (2): pitch in elements (from line to line or from term
+    /// to term), and elements of a stage.
     pub fn layout(&self, factor: usize) -> [u32; 2] {
         let (lines, terms) = match factor {
             0 => (self.rows(), self.sizes[0]),
@@ -118,7 +119,7 @@ impl AttentionClass {
         (rows + self.stages() * (keys + values)) * self.dtype.size() as u32
     }
 
-    /// How accumulators are passed to the epilogue.
+    /// Shape of the epilogue: how accumulators are passed to it.
     pub fn epilogue(&self) -> EpilogueShape<'_> {
         let columns = self.sizes[1];
         let all = EpilogueShape {
@@ -162,8 +163,8 @@ pub fn groups(class: &AttentionClass) -> u32 {
     class.block.warps / 4
 }
 
-/// Number of mbarriers of a persistent block: rows full and empty; keys and values full and empty for each stage; turns
-/// of the warpgroups.
+/// Number of mbarriers of a persistent block: full and empty for rows; full and empty for keys and values in each
+/// stage; one per warpgroup for the ping-pong schedule.
 pub fn barriers(class: &AttentionClass) -> u32 {
     2 + 4 * class.stages() + groups(class)
 }

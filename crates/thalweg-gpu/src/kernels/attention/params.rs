@@ -8,43 +8,44 @@ use crate::operands::BodyParams;
 use crate::params::{FaultAddress, I64, Scalar, Stride, TensorMap, U32, each, optional, params};
 
 params! {
-    /// Kernel arguments of flash attention. Factors are rows (queries), keys and values.
+    /// Kernel arguments of flash attention. Its operands are rows (queries), keys and values.
     pub struct AttentionParams(class: &AttentionClass) filled by AttentionArguments {
-        /// Rows (queries).
+        /// Number of rows (queries) of a product.
         rows: I64,
-        /// Columns of the result.
+        /// Number of columns of the result.
         columns: I64,
-        /// Keys.
+        /// Number of keys.
         keys: I64,
-        /// Terms of a score.
+        /// Number of terms of a score.
         depth: I64,
-        /// Tiles of rows.
+        /// Number of tiles of rows.
         row_tiles: U32,
-        /// Fault slot.
+        /// Address of the fault slot.
         fault: FaultAddress,
-        /// Products of the batch.
+        /// Number of products in the batch.
         products: U32,
-        /// Batch dimensions, with the strides of the factors: elements, or matrices of factors that are copied by TMA.
+        /// Batch dimensions, with the strides of rows, keys and values: in elements, or in matrices where TMA copies
+        /// them.
         batch: Vec<BatchParams> = each(class.batch.into(), |layout| BatchParams::declare(layout, 3)),
-        /// Factors that all threads copy.
+        /// Rows, keys and values, where all threads copy them.
         copies: Vec<CopyParams> = each(if class.tma.is_none() { 3 } else { 0 }, CopyParams::declare),
-        /// Dimensions of factors that are copied by TMA.
+        /// Dimensions of rows, keys and values, where TMA copies them.
         dims: Vec<FactorDimsParams> = |layout| {
             let factors = class.tma.as_slice().as_flattened();
             layout.each(factors.len(), |layout, n| FactorDimsParams::declare(layout, &factors[n]))
         },
-        /// Bodies on a score.
+        /// Arguments of the score bodies.
         points: Vec<BodyParams> = |layout| layout.each(class.points.len(), |layout, n| part(layout, &class.points[n].0)),
-        /// Causal offset: a row sees this many keys more than its number.
+        /// Causal offset: row `i` attends to `i` keys plus this many.
         causal_offset: Option<Stride> = optional(class.causal.is_some(), Stride::declare),
         /// Scalars of a row's final factor.
         once_scalars: Vec<Scalar> = each(class.once.as_ref().map_or(0, |o| o.0.scalars.into()), Scalar::declare),
         /// Reciprocals of the scalars that it divides by.
         once_reciprocals: Vec<Scalar> =
             each(class.once.as_ref().map_or(0, |o| divisors(&o.0).len()), Scalar::declare),
-        /// Epilogue.
+        /// Arguments of the epilogue's body.
         result: BodyParams = |layout| part(layout, &class.result.0),
-        /// Factors that are copied by TMA.
+        /// Tensor maps of rows, keys and values, where TMA copies them.
         maps: Vec<TensorMap> = each(if class.tma.is_some() { 3 } else { 0 }, TensorMap::declare),
     }
 }

@@ -1,7 +1,7 @@
-//! Lowering of flash attention: a contraction whose left factor is computed from another product, as one kernel that
+//! Lowering of flash attention: a contraction whose operand A is computed from a producer GEMM, as one kernel that
 //! reads the keys once.
 //!
-//! In: weights of one pass ([`thalweg_kernel::weights`]) between two products of factors in memory. Out: one launch.
+//! In: weights of one pass ([`thalweg_kernel::weights`]) between two products of operands in memory. Out: one launch.
 //! Other forms, and those too large for the registers of a warp, take the unfused fallback.
 
 use crate::kernels::Skeleton;
@@ -27,12 +27,13 @@ use thalweg_kernel::{
     Weights, causal_mask, expand, scores, weights, widen_sums,
 };
 
-/// Columns of the result, and terms of a score, at most: more, and a warp's registers do not hold its sums.
+/// Maximum number of columns of the result, and of terms of a score: with more, a warp's registers do not hold its
+/// accumulators.
 const WIDEST: usize = 128;
 /// Maximum number of lanes of the score bodies: a thread has two neighbouring keys.
 const LANES: usize = 2;
 
-/// Properties of a contraction of this form.
+/// A contraction that matches flash attention.
 struct AttentionMatch<'a> {
     inner: &'a Inner,
     of_inner: &'a ContractionGeometry,
@@ -43,7 +44,8 @@ struct AttentionMatch<'a> {
     math: Math,
 }
 
-/// Layout of a factor: batch strides, offset of the first element, strides from line to line and from term to term.
+/// Layout of rows, keys or values: batch strides, offset of the first element, strides from line to line and from term
+/// to term.
 struct FactorLayout {
     batch: Vec<isize>,
     first: isize,
@@ -59,7 +61,7 @@ fn factor_layout(g: &MatmulGeometry, right: bool) -> FactorLayout {
 }
 
 impl FactorLayout {
-    /// Whether terms are neighbours; `None` where it cannot be copied in vectors of 16 bytes.
+    /// Whether terms are neighbours; `None` where the operand cannot be copied in vectors of 16 bytes.
     fn along(&self, size: usize) -> Option<bool> {
         let aligned = |pitch| is_pitch(pitch) && alignable(self.batch.iter().copied().chain([self.first, pitch]), size);
         match () {
@@ -74,7 +76,7 @@ impl FactorLayout {
     }
 }
 
-/// Matches the contraction to this form.
+/// Matches a contraction to flash attention; `None` for others.
 fn find<'a>(c: &'a Contraction, g: &'a ContractionGeometry, chip: &Chip) -> Option<AttentionMatch<'a>> {
     let math = math(c, chip);
     let (prologue, tiles) = c.factors[0].as_deref().zip(g.factors[0].as_deref())?;
@@ -116,7 +118,7 @@ fn find<'a>(c: &'a Contraction, g: &'a ContractionGeometry, chip: &Chip) -> Opti
     Some(AttentionMatch { inner, of_inner, prologue, tiles, weights, along, math })
 }
 
-/// Plans the launch of a contraction of this form; `None` for others.
+/// Plans the launch of a contraction that matches flash attention; `None` for others.
 pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dyn Target) -> Option<Plan> {
     let AttentionMatch { inner, of_inner, prologue, tiles, weights, along, math } = find(c, g, target.chip())?;
     let (p, q) = (&g.product, &of_inner.product);
@@ -236,10 +238,11 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
 }
 
 impl AttentionBlock {
-    /// One whose rows, keys and values are copied by boxes, of so many tiles of so many rows; `loads` are the bytes that
-    /// each score reads beside them, which wait in registers. Where there are enough tiles, blocks stay and share keys
-    /// among two warpgroups or, where there is room in the registers and their 64 more rows do not leave multiprocessors
-    /// without work, three. Else blocks of one warpgroup, side by side, hide each other's steps.
+    /// Block whose rows, keys and values are copied by TMA. `tiles` returns the number of tiles for a number of rows
+    /// per block; `loads` is the number of bytes that score bodies load for each score, and hold in registers. Where
+    /// tiles keep the chip busy, blocks are persistent and share keys among two warpgroups, or among three where
+    /// registers allow it and 64 more rows per block do not leave multiprocessors idle. Else blocks have one warpgroup,
+    /// and several blocks per multiprocessor hide each other's latency.
     fn tma(sizes: [u32; 2], loads: usize, tiles: &dyn Fn(usize) -> usize, chip: &Chip) -> AttentionBlock {
         let narrow = sizes.iter().all(|&n| n <= 64);
         let room = loads == 0 || narrow && loads <= 4;
@@ -263,13 +266,13 @@ impl AttentionBlock {
         }
     }
 
-    /// Lines and terms per copy, of rows, keys and values.
+    /// Lines and terms of a TMA copy, for rows, keys and values.
     fn boxes(&self, [depth, columns]: [u32; 2]) -> [[u32; 2]; 3] {
         [[16 * self.warps, depth], [self.keys, depth], [columns, self.keys]]
     }
 }
 
-/// Rows, keys and values with their tensor maps, for boxes of so many lines and terms. `None` where layouts differ, or
+/// Rows, keys and values with their tensor maps, for boxes of `counts` lines and terms. `None` where layouts differ, or
 /// the driver cannot encode the maps.
 fn boxes(
     c: &Contraction,
@@ -301,7 +304,7 @@ fn boxes(
     Some([one(0)?, one(1)?, one(2)?])
 }
 
-/// Memory traffic: each block of rows reads all keys and values that it sees, everything else is read once.
+/// Memory traffic: each block of rows reads all keys and values that it attends to, everything else is read once.
 fn moved(
     (c, g): (&Contraction, &ContractionGeometry),
     of_inner: &ContractionGeometry,

@@ -13,7 +13,7 @@ use thalweg_ir::Loop;
 use thalweg_kernel::order::SEGMENT;
 use thalweg_kernel::{Along, NodeId, expand, turn};
 
-/// The kernel.
+/// Builds the kernel of a class key.
 pub fn kernel(class: &CombineClass, native: Native) -> Kernel {
     let (of, k) = (class.of, class.components());
     let types = &of.region().args;
@@ -59,7 +59,7 @@ fn for_each(text: &str, components: usize) -> String {
     out
 }
 
-/// Sets the last third of `all` to the combination of the first and the second third.
+/// Emits the combination of the first third of `all` with the second third, to the last third.
 fn combine(of: Loop, all: &[Expr], native: Native) -> Vec<Statement> {
     let k = all.len() / 3;
     let (before, after, to) = (&all[..k], &all[k..2 * k], &all[2 * k..]);

@@ -10,9 +10,9 @@ use thalweg_kernel::Along;
 /// Class key of a combined kernel: the properties that decide its source.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CombineClass {
-    /// The combine.
+    /// User-defined combine.
     pub of: Loop,
-    /// Fold or scan.
+    /// Mode: fold or scan.
     pub along: Along,
 }
 

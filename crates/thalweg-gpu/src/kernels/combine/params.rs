@@ -6,17 +6,17 @@ use crate::params::{Address, I64, each, params};
 params! {
     /// Kernel arguments of a fold or scan by a user-defined combine.
     pub struct CombineParams(class: &CombineClass) filled by CombineArguments {
-        /// Each component of the elements.
+        /// Elements: an address for each component.
         elements: Vec<Address> = each(class.components(), Address::declare),
-        /// Each component of a fold's results, or of a scan's scratch memory.
+        /// Results of a fold, or scratch memory of a scan: an address for each component.
         results: Vec<Address> = each(class.components(), Address::declare),
-        /// Points of a row.
+        /// Number of points of a row.
         points: I64,
-        /// Elements from row to row.
+        /// Stride from row to row, in elements.
         row_stride: I64,
-        /// Elements from point to point.
+        /// Stride from point to point, in elements.
         point_stride: I64,
-        /// Elements of a row in a scan's scratch memory.
+        /// Number of elements of a row in a scan's scratch memory.
         row_scratch: I64,
     }
 }

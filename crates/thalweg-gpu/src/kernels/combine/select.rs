@@ -1,5 +1,4 @@
-//! Lowering of folds and scans of rows of scratch memory by user-defined combines: a block per
-//! row.
+//! Lowering of folds and scans of rows of scratch memory by user-defined combines: a block per row.
 
 use crate::kernels::Skeleton;
 use crate::kernels::combine::params::CombineArguments;
@@ -12,13 +11,13 @@ use thalweg_kernel::{Along, Moved};
 /// A fold or scan of rows.
 pub struct RowCombine<'a> {
     pub class: CombineClass,
-    /// Number of rows, and points of each.
+    /// Number of rows, and number of points per row.
     pub size: [usize; 2],
     /// Strides in elements from row to row, and from point to point.
     pub steps: [usize; 2],
-    /// Regions with the components of the elements.
+    /// Regions of scratch memory of the elements, one for each component.
     pub buffers: &'a [u16],
-    /// Regions for the results of a fold.
+    /// Regions of scratch memory for the results of a fold, one for each component.
     pub results: &'a [u16],
 }
 

@@ -1,10 +1,11 @@
-//! Alignment copies: factors whose rows begin at any address are copied to scratch memory with rows on 16 bytes.
+//! Alignment copies: operands whose rows begin at any address are copied to scratch memory with rows aligned to 16
+//! bytes.
 //!
-//! In: a contraction with a narrow factor in memory that vector copies cannot read, such as gradients of 50,257 logits.
-//! Out: launches that copy such factors, then those of the contraction of the copies; or nothing, where copies would
-//! not pay.
+//! In: a contraction with an operand of 2-byte elements that vector copies cannot read, such as gradients of 50,257
+//! logits. Out: launches that copy such operands, then those of the contraction of the copies; or nothing, where copies
+//! would not pay.
 //!
-//! Always true: whether a factor is copied depends on sizes, layouts and chip alone.
+//! Always true: whether an operand is copied depends on sizes, layouts and chip alone.
 
 use crate::kernels;
 use crate::kernels::gemm::Math;
@@ -17,7 +18,7 @@ use thalweg_ir::{DType, MAX_RANK};
 use thalweg_kernel::{Contraction, ContractionGeometry, Geometry, Kernel};
 use thalweg_runtime::Error;
 
-/// The launches; `None` where no factor is copied.
+/// Plans the launches; `None` where no operand is copied.
 pub fn plan(
     c: &Contraction,
     g: &ContractionGeometry,
@@ -34,8 +35,8 @@ pub fn plan(
     odd.iter().any(Option::is_some).then(|| copied(c, g, odd, written, target))
 }
 
-/// For a factor whose lines or terms are not aligned to 16 bytes: whether terms are neighbours; `None` for other
-/// factors.
+/// Orientation of a misaligned operand, whose lines or terms are not aligned to 16 bytes: whether terms are neighbours.
+/// `None` for other operands.
 fn neighbours(c: &Contraction, g: &ContractionGeometry, n: usize) -> Option<bool> {
     let (first, line, term) = factor_strides(&g.product, n);
     let pitch = if term == 1 { line } else { term };
@@ -67,7 +68,7 @@ fn copied(
     Ok(plan)
 }
 
-/// Adds the launch that copies factor `n`, and returns its address. The geometry is updated to the copy.
+/// Adds the launch that copies operand `n` (A 0, B 1), and returns its address. The geometry is updated to the copy.
 fn copy(
     plan: &mut Plan,
     (dtype, n, along): (DType, usize, bool),

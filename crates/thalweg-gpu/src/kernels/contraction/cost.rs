@@ -53,12 +53,13 @@ fn rates(c: &Contraction, chip: &Chip) -> [f64; 2] {
 /// Multiplications a nanosecond per multiprocessor, of TMA tiles.
 const TMA_RATE: f64 = 2_500.0;
 
-/// Share of the library's rate that remains where rows of narrow results, or terms of narrow factors, are no multiple
-/// of 16 bytes: it copies such elements one by one. Measured on an H200: 6.6 ms for 8192 × 50257 × 768 in bf16, 96
-/// TFLOP/s, 7.1 ms for 8192 × 768 × 50257.
+/// Fraction of the library's rate that remains where rows of 2-byte results, or terms of 2-byte operands, are no
+/// multiple of 16 bytes: it copies such elements one by one. Measured on an H200: 6.6 ms for 8192 × 50257 × 768 in
+/// bf16, 96 TFLOP/s, 7.1 ms for 8192 × 768 × 50257.
 const ODD_SHARE: f64 = 0.15;
 
-/// Whether a large product has rows or terms of such a length.
+/// Whether the library is slow for a large GEMM of 2-byte elements, whose columns (N) or terms (K) are no multiple of 8
+/// (`ODD_SHARE`).
 pub fn is_odd(c: &Contraction, g: &ContractionGeometry) -> bool {
     let p = &g.product;
     let odd = !p.n.is_multiple_of(8) || !p.k.is_multiple_of(8);
@@ -72,8 +73,8 @@ pub fn is_own(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> bool {
     is_odd(c, g) || tma::fits(c, g, chip) && several()
 }
 
-/// Our rate where factors are copied element by element: the copies, not the arithmetic, are the bottleneck. Measured
-/// on an H200 with the layers of ResNet-18.
+/// Rate of our tiles where operands are copied element by element: the copies, not the arithmetic, are the bottleneck.
+/// Measured on an H200 with the layers of ResNet-18.
 fn windowed(rate: f64, c: &Contraction) -> f64 {
     rate.min(match (c.dtype.size(), c.precision) {
         (2, _) => 450.0,
@@ -82,16 +83,16 @@ fn windowed(rate: f64, c: &Contraction) -> f64 {
     })
 }
 
-/// Bytes a nanosecond per multiprocessor at which a factor is computed to memory through index maps.
+/// Bytes a nanosecond per multiprocessor at which an operand is computed to memory through index maps.
 const MAPPED: f64 = 2.5;
-/// Elements of a tile on plain cores that is small, and the rate of such: a thread has 16 sums, and reads half as many
-/// numbers for each step of them. Measured on an H200.
+/// Maximum elements of a tile on CUDA cores that runs at a lower rate, and that rate: a thread has 16 accumulators (4 ×
+/// 4), and reads 8 numbers for each step. Measured on an H200.
 const LOW_RATE_TILE: u32 = 64 * 64;
 const LOW_TILE_RATE: f64 = 35.0;
-/// Rows and columns of the library's tiles on plain cores, which split no sums; in a batch they are smaller.
+/// Rows and columns of the library's tiles on CUDA cores, which do not split sums; in a batch they are smaller.
 const LIBRARY_TILE: [usize; 2] = [128, 256];
 
-/// Whether rows and columns of a computed factor are one dimension each, without index maps: a tile reads it by
+/// Whether rows and columns of a computed operand are one dimension each, without index maps: a tile reads it by
 /// strides. Windows are not plain; each tile would repeat their index arithmetic.
 fn is_plain(tiles: &TileGeometry) -> bool {
     let one = tiles.columns == tiles.rows + 1 && tiles.extents.len() == tiles.columns + 1;
@@ -155,14 +156,14 @@ fn tile_time(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> f64 {
     rounds * f64::from(tile.m * tile.n) * p.k as f64 / own / shares as f64 + together + computed
 }
 
-/// Elements of a factor that a multiprocessor computes a nanosecond in a tile for tensor cores, by a body of few
+/// Elements of an operand that a multiprocessor computes a nanosecond in a tile for tensor cores, by a body of few
 /// operations. A longer body takes proportionally longer. Measured on an H200: 1.3 for a norm and a cast, 0.2 for a
 /// gradient of 16 operations.
 const COMPUTED: f64 = 1.3;
 const NODES_AT_FULL_RATE: f64 = 4.0;
 
-/// Nanoseconds spent on computing factors in tiles: each factor is recomputed for every tile of the other side. CUDA
-/// cores hide it.
+/// Nanoseconds spent on computing operands in tiles: A is recomputed for every tile of columns, B for every tile of
+/// rows. CUDA cores hide it.
 fn computed_time(c: &Contraction, g: &ContractionGeometry, tile: Tile, chip: &Chip) -> f64 {
     if select::math(c, chip) == Math::Plain {
         return 0.0;
@@ -178,7 +179,7 @@ fn computed_time(c: &Contraction, g: &ContractionGeometry, tile: Tile, chip: &Ch
 }
 
 /// Estimated nanoseconds of a library's GEMM with prologues and epilogue in launches of their own, or of a kernel of
-/// our own after launches that compute the factors.
+/// our own after launches that compute the operands.
 fn opened_time(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> f64 {
     let [_, mut library] = rates(c, chip);
     if is_odd(c, g) {

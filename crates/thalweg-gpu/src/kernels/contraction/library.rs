@@ -1,4 +1,4 @@
-//! Unfused GEMM: by the driver's library; of few rows or columns as folds; else by tiles of our own.
+//! Unfused GEMM: by the driver's library; as row reductions (GEMV) for few rows or columns; else by tiles of our own.
 
 use crate::kernels::Skeleton;
 use crate::kernels::contraction::params::LibraryArguments;
@@ -10,8 +10,8 @@ use thalweg_ir::DType;
 use thalweg_kernel::{Contraction, ContractionGeometry, MatmulGeometry};
 use thalweg_runtime::Error;
 
-/// Plans a product of factors in memory; operands: left, right, result. The result is in dtype `written`, that of the
-/// factors or of the sums.
+/// Plans a product of operands in memory; operands: left, right, result. The result is in dtype `written`, that of the
+/// operands or of the accumulators.
 ///
 /// # Errors
 /// [`Error::Compile`] where it has no source.
@@ -28,7 +28,7 @@ pub fn plan(c: &Contraction, g: &MatmulGeometry, written: DType, target: &dyn Ta
     crate::kernels::contraction::tiles(&bare, &ContractionGeometry::unfused(g.clone()), written, target)
 }
 
-/// Plans a product by the library; `None` where it does not support it.
+/// Plans a product by the library; `None` where the library does not support it.
 fn library(c: &Contraction, geometry: &MatmulGeometry, target: &dyn Target) -> Option<Plan> {
     let launches = product::launches(c.dtype, c.precision, geometry)?;
     let workspace = target.product(&launches.product)?;

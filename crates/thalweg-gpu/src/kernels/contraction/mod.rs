@@ -6,8 +6,8 @@
 //! * `gemv`: a product of few rows or columns with its epilogue, as a row kernel that folds terms.
 //! * `library`: an unfused GEMM, by a library.
 //! * `gemm`: a tiled GEMM, one kernel with prologues and epilogue.
-//! * `gemm::tma`: a warp-specialized TMA GEMM for narrow factors, one kernel with a producer thread.
-//! * `alignment`: copies of factors whose rows begin at any address, for any of the other forms.
+//! * `gemm::tma`: a warp-specialized TMA GEMM for operands of 2-byte elements, one kernel with a producer thread.
+//! * `alignment`: copies of operands whose rows begin at any address, for any of the other forms.
 //! * `attention`: flash attention, two products, with softmax or other weights between them in one kernel.
 //!
 //! `cost` decides by estimated times.
@@ -41,7 +41,7 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, target: &dyn Target) -> Re
     plan_writing(c, g, c.dtype, target)
 }
 
-/// Plans a contraction whose sums are written in dtype `written` where it has no epilogue.
+/// Plans a contraction whose accumulators are written in dtype `written` where it has no epilogue.
 fn plan_writing(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dyn Target) -> Result<Plan, Error> {
     if (!c.is_unfused() || gemv::is_worth_it(&g.product))
         && let Some(plan) = gemv::plan(c, g, written, target)
@@ -66,7 +66,7 @@ fn plan_writing(c: &Contraction, g: &ContractionGeometry, written: DType, target
     unfused::plan(c, g, written, target)
 }
 
-/// The contraction that remains after its factors are computed.
+/// The contraction that remains after its operands are computed to memory.
 fn without_factors(c: &Contraction, g: &ContractionGeometry) -> (Contraction, ContractionGeometry) {
     let bare = ContractionGeometry::unfused(g.product.clone());
     (
@@ -75,7 +75,7 @@ fn without_factors(c: &Contraction, g: &ContractionGeometry) -> (Contraction, Co
     )
 }
 
-/// Whether the product, after the factor of the short side has been computed, is a GEMV.
+/// Whether the product is a GEMV once its short operand has been computed to memory.
 fn fits_after_short_factor(c: &Contraction, g: &ContractionGeometry) -> bool {
     let long = usize::from(g.product.m <= g.product.n);
     let (rest, of_rest) = without_factors(c, g);
@@ -88,7 +88,7 @@ fn tiles(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dyn 
     tma.map_or_else(|| gemm::select::plan(c, g, written, target), Ok)
 }
 
-/// Elements of the product's result.
+/// Number of elements of the product's result.
 fn points(g: &ContractionGeometry) -> usize {
     g.batches() * g.product.m * g.product.n
 }

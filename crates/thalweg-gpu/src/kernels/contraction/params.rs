@@ -3,15 +3,15 @@
 use crate::params::{Address, OptionalAddress, params};
 
 params! {
-    /// Arguments of a library's GEMM, which is column-major: its left side is our right factor.
+    /// Arguments of a library's GEMM, which is column-major: its left operand is our B.
     pub struct LibraryParams() filled by LibraryArguments {
-        /// Left side.
+        /// Left operand (our B).
         left: Address,
-        /// Right side.
+        /// Right operand (our A).
         right: Address,
-        /// Result.
+        /// Address of the result.
         result: Address,
-        /// Workspace, where the algorithm has one.
+        /// Address of the workspace, where the algorithm has one.
         workspace: OptionalAddress,
     }
 }

@@ -1,5 +1,5 @@
-//! Unfused fallback: a contraction as several launches. Factors are computed to scratch memory, then comes the product,
-//! then the epilogue (which may be fused with the product).
+//! Unfused fallback: a contraction as several launches. Operands are computed to scratch memory, then comes the
+//! product, then the epilogue (which may be fused with the product).
 //!
 //! In: any contraction. Out: ordinary launches of maps, row kernels and products. Every contraction can take this form.
 //! It is chosen where a library's product is faster than a fused kernel of our own.
@@ -13,7 +13,7 @@ use thalweg_ir::DType;
 use thalweg_kernel::{Contraction, ContractionGeometry, Geometry, Kernel, RowGeometry, TileGeometry};
 use thalweg_runtime::Error;
 
-/// Plans the launches; `written` is the dtype of the sums where there is no epilogue.
+/// Plans the launches; `written` is the dtype of the accumulators in memory where there is no epilogue.
 ///
 /// # Errors
 /// [`Error::Compile`] where a part has no source.
@@ -58,7 +58,7 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
         scalars += f.scalars as u16;
     }
     if c.factors.iter().any(Option::is_some) {
-        // The rest of the contraction has its factors in memory: it takes any form.
+        // The rest of the contraction has its operands in memory: it takes any form.
         let (rest, of_rest) = crate::kernels::contraction::without_factors(c, g);
         let mut all = sides.to_vec();
         all.extend(take(c.epilogue.as_ref().map_or(1, |e| (e.reads - 1 + e.writes) as usize)));
@@ -76,8 +76,8 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
     Ok(plan)
 }
 
-/// Dtype of sums between two launches: that of the product, as where nothing is fused. In strict mode sums are not
-/// rounded, as where everything is fused.
+/// Dtype of accumulators between two launches: that of the product, as where nothing is fused. In strict mode they are
+/// not rounded, as where everything is fused.
 fn between(c: &Contraction) -> DType {
     if c.precision == thalweg_kernel::Precision::Ordered { c.accumulator() } else { c.dtype }
 }

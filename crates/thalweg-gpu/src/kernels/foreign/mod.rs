@@ -8,7 +8,7 @@ use thalweg_ir::Foreign;
 /// Class key of a foreign kernel: the properties that decide its source.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ForeignClass {
-    /// The operation.
+    /// Operation with the user's source.
     pub of: Foreign,
     /// Block dimensions, in threads.
     pub block: [u32; 3],

@@ -6,13 +6,13 @@ use crate::params::{Address, I64, Scalar, each, params};
 params! {
     /// Kernel arguments of an operation with the user's own source.
     pub struct ForeignParams(class: &ForeignClass) filled by ForeignArguments {
-        /// Operands.
+        /// Addresses of the operands.
         operands: Vec<Address> = each(class.of.source().operands.len(), Address::declare),
-        /// Results.
+        /// Addresses of the results.
         results: Vec<Address> = each(class.of.source().results.len(), Address::declare),
-        /// Sizes.
+        /// Sizes that the entry gets.
         sizes: Vec<I64> = each(class.of.source().sizes, I64::declare),
-        /// Numbers.
+        /// Numbers that the entry gets.
         numbers: Vec<Scalar> = each(class.of.source().numbers.len(), Scalar::declare),
     }
 }

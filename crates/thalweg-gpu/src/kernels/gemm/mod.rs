@@ -12,11 +12,11 @@ use thalweg_kernel::{Access, Body, Node};
 /// Arithmetic of a tile.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Math {
-    /// Tensor cores (`mma.sync`), factors of bf16 or f16.
+    /// Tensor cores (`mma.sync`), operands of bf16 or f16.
     Narrow,
-    /// Tensor cores by warpgroups (`wgmma`, sm_90a), factors of bf16 or f16 in 128-byte lines of shared memory.
+    /// Tensor cores by warpgroups (`wgmma`, sm_90a), operands of bf16 or f16 in 128-byte lines of shared memory.
     Warpgroup,
-    /// Tensor cores, factors of f32 rounded to TF32.
+    /// Tensor cores, operands of f32 rounded to TF32.
     Tf32,
     /// CUDA cores, terms added in order.
     Plain,
@@ -25,11 +25,11 @@ pub enum Math {
 /// Tile of a block, and how its warps divide it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Tile {
-    /// Rows.
+    /// Number of rows.
     pub m: u32,
-    /// Columns.
+    /// Number of columns.
     pub n: u32,
-    /// Terms (K) per pipeline step.
+    /// Number of terms (K) per pipeline step.
     pub k: u32,
     /// Warps along rows and along columns. On CUDA cores, as many threads form a grid of 16 × 16.
     pub warps: [u32; 2],
@@ -40,12 +40,12 @@ pub struct Tile {
     pub blocks: u32,
 }
 
-/// One body of a contraction, over `[batch…, rows…, columns…]`.
+/// One body of a contraction (prologue or epilogue), over `[batch…, rows…, columns…]`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct BodyClass {
     /// The computation at a point.
     pub body: Body,
-    /// Its domain.
+    /// Domain of the body.
     pub space: SpaceClass,
     /// Number of batch and of row dimensions.
     pub groups: [u8; 2],
@@ -89,7 +89,7 @@ impl BodyClass {
     }
 }
 
-/// How a factor is brought to shared memory.
+/// Load strategy of an operand (A or B): how it is brought to shared memory.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum FactorClass {
     /// Copied from memory in vectors of 16 bytes, along terms or along its lines (rows of A, columns of B).
@@ -111,19 +111,19 @@ pub enum FactorClass {
 /// Class key of a tiled GEMM: the properties that decide its source.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct GemmClass {
-    /// Dtype of the factors.
+    /// Dtype of A and B.
     pub dtype: DType,
     /// Dtype of the accumulators.
     pub sums: DType,
-    /// The arithmetic.
+    /// Arithmetic of the tile.
     pub math: Math,
-    /// The tile.
+    /// Tile of a block.
     pub tile: Tile,
     /// Number of batch dimensions.
     pub batch: u8,
-    /// The factors.
+    /// Load strategies of A and B.
     pub factors: [FactorClass; 2],
-    /// The epilogue, and which of its operands is the accumulators.
+    /// The epilogue, and the number of its operand that stands for the accumulators.
     pub result: (BodyClass, u16),
     /// Split-K: several blocks divide the terms of a tile. Each stores its accumulators in scratch memory, and the last
     /// one adds them all and runs the epilogue.
@@ -131,7 +131,7 @@ pub struct GemmClass {
 }
 
 impl Math {
-    /// Whether factors are stored as bf16 or f16 in shared memory.
+    /// Whether operands are stored as bf16 or f16 in shared memory.
     pub fn is_narrow(self) -> bool {
         matches!(self, Math::Narrow | Math::Warpgroup)
     }
@@ -144,7 +144,7 @@ impl Tile {
     }
 }
 
-/// Layout of a factor in shared memory.
+/// Layout of an operand in shared memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
     /// Whether terms are neighbours (K-major).
@@ -161,7 +161,7 @@ impl GemmClass {
         self.tile.m * self.tile.n / self.tile.threads()
     }
 
-    /// Bodies of the computed factors and of the epilogue.
+    /// Bodies of the computed operands and of the epilogue.
     pub fn bodies(&self) -> impl Iterator<Item = &Body> {
         let factors = self.factors.iter().filter_map(|f| match f {
             FactorClass::Computed(part) => Some(&part.body),
@@ -170,7 +170,7 @@ impl GemmClass {
         factors.chain([&self.result.0.body])
     }
 
-    /// Bytes of a factor's element in shared memory.
+    /// Bytes of an operand's element in shared memory.
     pub fn element_size(&self) -> u32 {
         match (self.math, self.dtype) {
             (Math::Narrow | Math::Warpgroup, _) => 2,
@@ -179,7 +179,8 @@ impl GemmClass {
         }
     }
 
-    /// Layout of a factor in shared memory. Pitches are such that the threads of a warp read from different banks.
+    /// Layout of operand A (0) or B (1) in shared memory. Pitches are such that the threads of a warp read from
+    /// different banks.
     pub fn layout(&self, factor: usize) -> Layout {
         let lines = if factor == 0 { self.tile.m } else { self.tile.n };
         let along = self.math != Math::Plain
@@ -213,7 +214,7 @@ impl GemmClass {
         }
     }
 
-    /// How accumulators are passed to the epilogue.
+    /// Shape of the epilogue: how accumulators are passed to it.
     pub fn epilogue(&self) -> EpilogueShape<'_> {
         let (rows, by) = (self.rows_a_pass(), PassThreads::Block(self.tile.threads()));
         EpilogueShape {
@@ -231,8 +232,8 @@ impl GemmClass {
         self.table_at(2)
     }
 
-    /// Offset in shared memory of the table of a strided factor's terms, after everything else; for factor 2 the end of
-    /// all.
+    /// Offset in shared memory of the table of a strided operand's terms, after everything else; for `factor` 2 the end
+    /// of all tables.
     pub fn table_at(&self, factor: usize) -> u32 {
         let stages = self.tile.stages * (self.layout(0).all + self.layout(1).all) * self.element_size();
         let tables = self.factors[..factor].iter().map(|f| match f {
@@ -243,9 +244,9 @@ impl GemmClass {
     }
 }
 
-/// How the epilogue receives the accumulators, a pass at a time.
+/// Shape of the epilogue, which receives the accumulators pass by pass.
 pub struct EpilogueShape<'a> {
-    /// The epilogue, and which of its operands is the accumulators.
+    /// The epilogue, and the number of its operand that stands for the accumulators.
     pub result: &'a (BodyClass, u16),
     /// Dtype of the accumulators.
     pub sums: DType,
@@ -268,7 +269,7 @@ pub enum PassThreads {
     Warp {
         /// Offset in bytes of the first warp's accumulators in shared memory.
         at: u32,
-        /// Number of passes side by side along columns.
+        /// Number of passes that cover a row of the tile, along columns.
         across: u32,
     },
     /// Each thread by itself, from its accumulator registers: as many neighbouring columns of a row as a vector has. A
@@ -291,7 +292,7 @@ impl EpilogueShape<'_> {
     }
 }
 
-/// Bytes of a line of a factor in shared memory (the swizzle span of `wgmma`).
+/// Bytes of a line of an operand in shared memory (the swizzle span of `wgmma`).
 pub const LINE: u32 = 128;
 
 /// Elements of bf16 or f16 in a line.

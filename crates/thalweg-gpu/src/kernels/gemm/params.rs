@@ -10,15 +10,15 @@ use crate::params::{
 params! {
     /// Kernel arguments of a tiled GEMM.
     pub struct GemmParams(class: &GemmClass) filled by GemmArguments {
-        /// Sizes.
+        /// Sizes of the problem.
         problem: ProblemParams = flat(ProblemParams::declare),
-        /// Batch dimensions, with the strides of the left and of the right factor.
+        /// Batch dimensions, with the strides of A and B.
         batch: Vec<BatchParams> = each(class.batch.into(), |layout| BatchParams::declare(layout, 2)),
-        /// Factors.
+        /// Arguments of A and B.
         factors: Vec<FactorParams> = |layout| layout.each(2, |layout, n| FactorParams::declare(layout, &class.factors[n])),
-        /// Epilogue.
+        /// Arguments of the epilogue's body.
         result: BodyParams = |layout| part(layout, &class.result.0),
-        /// Split-K.
+        /// Arguments of split-K.
         split: Option<SplitParams> = optional(class.split, SplitParams::declare),
     }
 }
@@ -30,13 +30,13 @@ params! {
         rows: I64,
         /// Columns of the result (N).
         columns: I64,
-        /// Terms (K).
+        /// Number of terms (K).
         terms: I64,
-        /// Tiles along rows.
+        /// Number of tiles along rows.
         row_tiles: U32,
-        /// Tiles along columns.
+        /// Number of tiles along columns.
         column_tiles: U32,
-        /// Fault slot.
+        /// Address of the fault slot.
         fault: FaultAddress,
     }
 }
@@ -44,19 +44,19 @@ params! {
 params! {
     /// Kernel arguments of a batch dimension.
     pub struct BatchParams(factors: usize) filled by BatchArguments {
-        /// Its size.
+        /// Size of the dimension.
         size: Divisor,
-        /// Its stride in each factor: elements of one that is copied, matrices of any other.
+        /// Stride of the dimension in each operand: in elements of one that is copied, in matrices of any other.
         strides: Vec<Stride> = each(factors, Stride::declare),
     }
 }
 
 params! {
-    /// Kernel arguments of a factor that is copied in vectors.
+    /// Kernel arguments of an operand that is copied in vectors.
     pub struct CopyParams() filled by CopyArguments {
-        /// First element.
+        /// Address of the first element.
         address: Address,
-        /// Elements from line to line, or from term to term.
+        /// Pitch: elements from line to line, or from term to term.
         pitch: Stride,
     }
 }
@@ -64,13 +64,13 @@ params! {
 params! {
     /// Kernel arguments of split-K.
     pub struct SplitParams() filled by SplitArguments {
-        /// Pipeline steps per split.
+        /// Number of pipeline steps per split.
         steps: U32,
         /// Number of splits.
         splits: U32,
-        /// Partial accumulators.
+        /// Scratch memory for the partial accumulators.
         partials: Address,
-        /// Counters.
+        /// Counters of finished splits, one for each tile.
         counters: Address,
     }
 }
@@ -80,7 +80,7 @@ pub fn part(layout: &mut Layout, part: &BodyClass) -> BodyParams {
     BodyParams::declare(layout, &part.space, &part.body)
 }
 
-/// Kernel arguments of a factor.
+/// Kernel arguments of an operand (A or B).
 #[derive(Clone, Debug)]
 pub enum FactorParams {
     /// Copied in vectors.

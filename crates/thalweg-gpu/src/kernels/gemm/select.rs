@@ -20,11 +20,11 @@ use thalweg_kernel::{
 };
 use thalweg_runtime::Error;
 
-/// Bytes of a copy past the registers.
+/// Bytes of a vector copy from global to shared memory (`cp.async`), which bypasses registers.
 pub const COPY: usize = 16;
 /// Element sizes in bytes of single-element copies for CUDA cores.
 const ELEMENT_COPY_SIZES: [usize; 2] = [4, 8];
-/// Rows, columns or terms of all steps under way of the largest tile.
+/// Maximum number of rows, of columns, and of terms of all steps in flight, of a tile.
 const MAX_TILE_SIDE: usize = 512;
 /// Operand number that stands for accumulators, or for results in shared memory.
 const NO_OPERAND: u16 = u16::MAX;
@@ -45,7 +45,7 @@ pub fn is_counted(p: &MatmulGeometry) -> bool {
     [p.m, p.n, p.k].iter().all(|&n| n <= i32::MAX as usize - MAX_TILE_SIDE)
 }
 
-/// Whether a pitch fits 32 bits, as copies need it.
+/// Whether a pitch fits 32 bits, as `cp.async` copies require.
 pub fn is_pitch(pitch: isize) -> bool {
     i32::try_from(pitch).is_ok()
 }
@@ -61,13 +61,13 @@ pub fn math(c: &Contraction, chip: &Chip) -> Math {
     }
 }
 
-/// Whether so many blocks keep the chip busy.
+/// Whether this many blocks keep the chip busy (`busy_percent`).
 pub fn is_busy(blocks: usize, chip: &Chip) -> bool {
     let percent = &TUNABLES.busy_percent;
     !percent.side(100 * blocks < percent.get() * chip.multiprocessors as usize)
 }
 
-/// The tile of a contraction: large ones where there are enough of them to keep the chip busy.
+/// Chooses the tile of a contraction: large ones where there are enough of them to keep the chip busy.
 pub fn shape(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> Tile {
     let p = &g.product;
     let few_rows = TUNABLES.max_flat_rows.admits(p.m);
@@ -105,7 +105,7 @@ pub fn split_k(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> usize {
     let free = chip.multiprocessors as usize / tiles;
     let least = (TUNABLES.min_split_terms.size() / tile.k as usize).max(TUNABLES.min_split_steps.size());
     let most = free.min(steps / least).clamp(1, TUNABLES.max_splits.size());
-    // No share is empty.
+    // Every split has at least one step.
     steps.div_ceil(steps.div_ceil(most).max(1)).max(1)
 }
 
@@ -120,13 +120,14 @@ pub struct LoweredBody {
     pub space: Space,
     pub groups: [usize; 2],
     pub geometry: MapGeometry,
-    /// The contraction's operand for each of the body's own; [`NO_OPERAND`] for what is in shared memory.
+    /// The contraction's operand for each operand of the body; [`NO_OPERAND`] for accumulators or results in shared
+    /// memory.
     operands: Vec<u16>,
     first_scalar: u16,
 }
 
 impl LoweredBody {
-    /// A part whose body computes.
+    /// Body that computes, with operations expanded that the device lacks.
     pub fn new(
         body: &Body,
         tiles: &TileGeometry,
@@ -138,7 +139,7 @@ impl LoweredBody {
         LoweredBody::of(body, tiles, lanes, operands, first_scalar)
     }
 
-    /// A part whose body only loads, converts and stores.
+    /// Body that only loads, converts and stores.
     pub fn copying(body: &Body, tiles: &TileGeometry, lanes: usize, operands: Vec<u16>) -> LoweredBody {
         LoweredBody::of(widen_sums(body, sums(&operands)), tiles, lanes, operands, 0)
     }
@@ -150,7 +151,7 @@ impl LoweredBody {
         LoweredBody { body, space, groups, geometry, operands, first_scalar }
     }
 
-    /// A part that passes its result to the kernel. It reads from the contraction's operand `first` on, except the
+    /// Body that passes its result to the kernel. It reads the contraction's operands from `first` on, except the
     /// operand `sums`, which is in shared memory or registers. `reads` counts its operands including that one.
     pub fn reading(
         body: &Body,
@@ -164,13 +165,13 @@ impl LoweredBody {
         LoweredBody::new(body, tiles, lanes, operands, others)
     }
 
-    /// The class that decides its source.
+    /// Class key of the body.
     pub fn class(&self) -> BodyClass {
         let groups = self.groups.map(|g| g as u8);
         BodyClass { body: self.body.clone(), space: self.space.class.clone(), groups }
     }
 
-    /// Values of the part's arguments. Records the sizes that its operands must have.
+    /// Values of the body's arguments. Records the minimum sizes of its operands in the plan.
     pub fn arguments(&self, plan: &mut Plan) -> BodyArguments {
         let address = |operand: u16, offset: i64| match self.operands[operand as usize] {
             NO_OPERAND => None,
@@ -186,7 +187,7 @@ impl LoweredBody {
     }
 }
 
-/// How a factor is brought into a tile.
+/// Load strategy of an operand (A or B), with its values.
 enum Factor {
     /// Copied in vectors: whether terms are neighbours, operand, offset of the first element, and stride from line to
     /// line or from term to term.
@@ -197,7 +198,8 @@ enum Factor {
     Strided { part: LoweredBody, loaded: bool, along: bool },
 }
 
-/// Plans the kernel of a contraction that [`fits`]; `written` is the dtype of the sums where there is no epilogue.
+/// Plans the kernel of a contraction that [`fits`]; `written` is the dtype of the accumulators in memory where there is
+/// no epilogue.
 ///
 /// # Errors
 /// [`Error::Compile`] where there are more rows, columns or terms than it counts.
@@ -288,12 +290,12 @@ pub fn alignable(mut all: impl Iterator<Item = isize>, size: usize) -> bool {
     all.all(|s| (s * size as isize).rem_euclid(COPY as isize) == 0)
 }
 
-/// Offset of a factor's first element, and strides from line to line and from term to term.
+/// Offset of the first element of operand `n` (A 0, B 1), and its strides from line to line and from term to term.
 pub fn factor_strides(p: &MatmulGeometry, n: usize) -> (isize, isize, isize) {
     if n == 0 { p.a } else { (p.b.0, p.b.2, p.b.1) }
 }
 
-/// Chooses how a factor is brought into a tile: copied in vectors of 16 bytes where possible, else computed.
+/// Chooses how an operand is brought into a tile: copied in vectors of 16 bytes where possible, else computed.
 fn factor(
     c: &Contraction,
     g: &ContractionGeometry,
@@ -340,8 +342,8 @@ fn factor(
     through(c, n, math, (&body, &tiles, lanes, vec![first_operand, NO_OPERAND], 0), (true, target))
 }
 
-/// A factor by its body, or copied element by element where the body only loads and elements have a size that allows
-/// it: 4 or 8 bytes on CUDA cores, 2 bytes for tensor cores.
+/// Operand computed by its body, or copied element by element where the body only loads and elements have a size that
+/// allows it: 4 or 8 bytes on CUDA cores, 2 bytes for tensor cores.
 fn through(
     c: &Contraction,
     n: usize,
@@ -366,7 +368,7 @@ fn through(
     Factor::Strided { part, loaded, along }
 }
 
-/// Whether a factor's body only loads by strides, in the dtype that the arithmetic takes.
+/// Whether an operand's body only loads by strides, in the dtype that the arithmetic takes.
 pub fn is_strided(dtype: DType, math: Math, body: &Body, tiles: &TileGeometry) -> bool {
     let [store] = &body.stores[..] else { return false };
     let Node::Load { access } = body.nodes[store.node.0 as usize] else { return false };
@@ -376,7 +378,7 @@ pub fn is_strided(dtype: DType, math: Math, body: &Body, tiles: &TileGeometry) -
         && tiles.boxes[0].geometry.accesses.iter().all(|a| a.map.is_none())
 }
 
-/// Whether factor `n` has a body that only loads by strides, element by element.
+/// Whether operand `n` has a body that only loads by strides, element by element.
 pub fn is_windowed(c: &Contraction, g: &ContractionGeometry, n: usize, chip: &Chip) -> bool {
     let Some((f, tiles)) = c.factors[n].as_deref().zip(g.factors[n].as_deref()) else { return false };
     matches!(&f.kernel, Kernel::Map(body) if is_strided(c.dtype, math(c, chip), body, tiles))
@@ -425,12 +427,12 @@ pub fn copy_of(
     (b.finish(), tiles)
 }
 
-/// Operand of the epilogue that is the accumulators.
+/// Number of the epilogue's operand that stands for the accumulators.
 pub fn sums_operand(c: &Contraction) -> u16 {
     c.epilogue.as_ref().map_or(0, |e| e.sums)
 }
 
-/// The epilogue, or the body that stores the sums.
+/// The epilogue, or the body that stores the accumulators.
 pub fn result(
     c: &Contraction,
     g: &ContractionGeometry,
@@ -459,7 +461,7 @@ pub fn result(
     LoweredBody::copying(&body, &tiles, 8, vec![NO_OPERAND, operands])
 }
 
-/// Memory traffic: each block reads its rows and columns of the factors; everything else is read once.
+/// Memory traffic: each block reads its rows of A and columns of B; everything else is read once.
 fn moved(factors: &[Factor; 2], result: &LoweredBody, g: &ContractionGeometry, c: &Contraction, tile: Tile) -> Moved {
     let p = &g.product;
     let again = [p.n.div_ceil(tile.n as usize), p.m.div_ceil(tile.m as usize)];
@@ -468,7 +470,7 @@ fn moved(factors: &[Factor; 2], result: &LoweredBody, g: &ContractionGeometry, c
     for (n, factor) in factors.iter().enumerate() {
         let read = match factor {
             Factor::Copied { .. } => (g.batches() * lines[n] * p.k * c.dtype.size()) as u64,
-            // A factor may be broadcast over the batch.
+            // An operand may be broadcast over the batch.
             Factor::Computed { part, loaded: true } | Factor::Strided { part, loaded: true, .. } => part.read(None),
             Factor::Computed { part, .. } | Factor::Strided { part, .. } => {
                 part.read(None) * (g.batches() / (part.points() / part.matrix()).max(1)) as u64
@@ -482,17 +484,17 @@ fn moved(factors: &[Factor; 2], result: &LoweredBody, g: &ContractionGeometry, c
 }
 
 impl LoweredBody {
-    /// Number of points of its domain.
+    /// Number of points of the body's domain.
     fn points(&self) -> usize {
         self.space.extents.iter().product()
     }
 
-    /// Number of points of one of its matrices.
+    /// Number of points of one matrix of the body's domain.
     pub fn matrix(&self) -> usize {
         self.space.extents[self.groups[0]..].iter().product()
     }
 
-    /// Bytes that its body reads, except from an operand in shared memory.
+    /// Bytes that the body reads, except from an operand in shared memory.
     pub fn read(&self, shared: Option<u16>) -> u64 {
         let mut body = self.body.clone();
         body.accesses.iter_mut().filter(|a| shared.is_some() && a.operand == shared).for_each(|a| a.operand = None);

@@ -3,21 +3,22 @@
 
 pub mod params;
 
-/// Class key of a generic kernel: the width of its values and its instruction set decide its source.
+/// Class key of a generic kernel, an interpreter of bytecode: the width of its values and its instruction set decide
+/// its source.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Width {
-    /// Words of 32 bits, for bodies without f64, i64 and the functions of f32.
+    /// Values of 32 bits, for bodies without f64, i64 and the transcendental functions of f32.
     Narrow,
-    /// Words of 32 bits with the functions of f32, without most integer operations.
+    /// Values of 32 bits with the transcendental functions of f32, without most integer operations.
     Functions,
-    /// Words of 64 bits, for i64, without f64 and the functions of f32.
+    /// Values of 64 bits, for i64, without f64 and the transcendental functions of f32.
     Wide,
-    /// Words of 64 bits with f64 and its functions.
+    /// Values of 64 bits with f64 and its functions.
     Double,
 }
 
 impl Width {
-    /// All variants.
+    /// All variants, in the order of their number.
     pub const ALL: [Width; 4] = [Width::Narrow, Width::Functions, Width::Wide, Width::Double];
 
     /// Points per thread.
@@ -25,7 +26,7 @@ impl Width {
         if self.is_wide() { 2 } else { 4 }
     }
 
-    /// Whether words have 64 bits.
+    /// Whether values have 64 bits.
     pub fn is_wide(self) -> bool {
         self >= Width::Wide
     }

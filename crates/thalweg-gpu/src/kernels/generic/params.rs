@@ -1,35 +1,36 @@
-//! Kernel arguments of generic kernels. Constants and instructions of the launch follow them.
+//! Kernel arguments of generic kernels (interpreters of bytecode). Constants and instructions of the launch follow
+//! them.
 
 use crate::params::{Address, FaultAddress, I64, Scalar, each, flat, params};
 use crate::space::{SpaceClass, SpaceParams};
 
 params! {
-    /// Kernel arguments of a generic kernel. `partials` is the number of partial results, `scalars` that of scalars. The
-    /// interpreter (`generic.cuh`) reads the first eight by their words.
+    /// Kernel arguments of a generic kernel. `partials` is the number of partial results, `scalars` that of scalars.
+    /// The interpreter (`generic.cuh`) reads the first eight by their argument indices.
     pub struct GenericParams(domain: &SpaceClass, partials: usize, scalars: usize) filled by GenericArguments {
         /// Number of rows.
         rows: I64,
-        /// Points of a row.
+        /// Number of points of a row.
         points: I64,
-        /// Chunks of a row.
+        /// Number of chunks of a row.
         chunks: I64,
-        /// Points of a chunk.
+        /// Number of points of a chunk.
         chunk_points: I64,
         /// Division of rows among threads, and numbers of dimensions, packed.
         shape: I64,
-        /// RuntimeArgument of the first instruction.
+        /// Kernel-argument index of the first instruction.
         begin: I64,
-        /// Fault slot.
+        /// Address of the fault slot.
         fault: FaultAddress,
-        /// RuntimeArgument of the domain's first dimension.
+        /// Kernel-argument index of the domain's first dimension.
         first_dim: I64,
-        /// Descriptor of each access: its first word, addressing mode and dtype, packed.
+        /// Descriptor of each access: index of its first argument, addressing mode and dtype, packed.
         descriptors: Vec<I64> = each(domain.addressing.len(), I64::declare),
-        /// Domain and accesses.
+        /// Arguments of domain and accesses.
         space: SpaceParams = flat(|layout| SpaceParams::declare(layout, domain)),
-        /// Partial results of folds that the launch stores.
+        /// Address of the partial results of each fold that the launch stores.
         stores: Vec<Address> = each(partials, Address::declare),
-        /// Scalars.
+        /// Scalars of the body.
         numbers: Vec<Scalar> = each(scalars, Scalar::declare),
     }
 }

@@ -24,12 +24,12 @@ fn u32(name: &str) -> Expr {
     Expr::name(name, Type::U32)
 }
 
-/// Atomic addition to a word of the table.
+/// Emits an atomic addition to a word of the table.
 fn add(at: Expr, value: Expr, before: Option<&str>) -> Statement {
     Statement::Atomic { op: Atomic::Add, name: "table".into(), at, value, before: before.map(Into::into) }
 }
 
-/// The kernel.
+/// Builds the kernel of a class key.
 pub fn kernel(body: &Body, class: &HistogramClass, native: Native) -> Kernel {
     let (params, layout) = HistogramParams::new(class, body);
     let ty = Type::index(class.map.space.wide);
@@ -79,7 +79,7 @@ pub fn kernel(body: &Body, class: &HistogramClass, native: Native) -> Kernel {
     Kernel { name: "scatter", block: BLOCK, blocks: None, params: layout, definitions: vec![], body: out }
 }
 
-/// Update of the table for the index of a lane.
+/// Emits the update of the table for the index of a lane.
 fn count(body: &Body, class: &HistogramClass, wide: bool, fault: Expr) -> Vec<Statement> {
     let u64 = |name: &str| Expr::name(name, Type::U64);
     let at = |place: Expr| u32("own") + place.to(Type::U32) * u32("tables");
@@ -110,7 +110,7 @@ fn count(body: &Body, class: &HistogramClass, wide: bool, fault: Expr) -> Vec<St
     ]
 }
 
-/// Reduces a bin's copies, multiplies by the factor, and adds to the result.
+/// Emits the reduction of a bin's copies, the multiplication by the factor, and the addition to the result.
 fn give_out(wide: bool, ty: Type, factor: Option<Expr>, stride: Expr) -> Vec<Statement> {
     let own = if wide { Type::U64 } else { Type::U32 };
     let sum = || Expr::name("sum", own);

@@ -26,11 +26,11 @@ pub enum Addend {
 /// Class key: the properties that decide the source, besides the body, which stores nothing.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct HistogramClass {
-    /// Its domain, without tiles.
+    /// Class of the map that computes index and addend, without tiles.
     pub map: MapClass,
-    /// The node of the index.
+    /// Node of the index.
     pub index: NodeId,
-    /// The addend.
+    /// Value that a point adds.
     pub added: Addend,
     /// Dtype of the result: an integer of 32 or 64 bits.
     pub dtype: DType,

@@ -14,11 +14,11 @@ params! {
         bins: U32,
         /// Tables per block, a power of two. The copies of a bin are neighbours in shared memory.
         tables: U32,
-        /// First bin of the result.
+        /// Address of the first bin of the result.
         result: Address,
-        /// Elements from bin to bin.
+        /// Stride from bin to bin in the result, in elements.
         stride: Stride,
-        /// Number that is added for all points, where it is one.
+        /// Address of the addend, where it is one number for all points.
         value: OptionalAddress,
     }
 }

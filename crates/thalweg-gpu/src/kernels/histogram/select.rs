@@ -21,7 +21,7 @@ use thalweg_kernel::{
     ScatterGeometry, Store, expand, widen,
 };
 
-/// Vectors that a thread has on the way.
+/// Number of vectors that a thread has in flight.
 const VECTORS: u8 = 4;
 
 /// Whether values are counted in tables: integers that are added along the only dimension. The tables must fit shared
@@ -45,7 +45,7 @@ pub enum Index<'a> {
     /// A map over these extents. Its operands are numbered from 0 on; the last of them is the result, which is not
     /// written.
     Map(&'a Body, &'a [usize], &'a [AccessGeometry]),
-    /// An operand in memory.
+    /// An operand in memory, read as it is.
     Lies(RuntimeArgument),
 }
 

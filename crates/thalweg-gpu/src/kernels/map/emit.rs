@@ -16,7 +16,7 @@ use crate::kernels::map::params::MapParams;
 use crate::kernels::map::{BLOCK, MapClass, Tile};
 use thalweg_kernel::Body;
 
-/// The kernel.
+/// Builds the kernel of a class key.
 pub fn kernel(body: &Body, class: &MapClass, native: Native) -> Kernel {
     let (params, layout) = MapParams::new(class, body);
     let ty = Type::index(class.space.wide);
@@ -33,7 +33,7 @@ pub fn kernel(body: &Body, class: &MapClass, native: Native) -> Kernel {
     Kernel { name: "map", block: BLOCK, blocks: None, params: layout, definitions: vec![], body: out }
 }
 
-/// Declarations of the operands.
+/// Emits the declarations of the operands.
 pub fn declared(body: &Body, class: &MapClass, params: &MapParams) -> Vec<Statement> {
     let accesses = Accesses { list: &body.accesses, class: &class.space, params: &params.body.space, tag: "" };
     let wants = wanted(body);
@@ -41,8 +41,8 @@ pub fn declared(body: &Body, class: &MapClass, params: &MapParams) -> Vec<Statem
     accesses.declare(&|k| stored(k) || wants[k] != Default::default())
 }
 
-/// Statements for a thread's vectors from number `first` up to `n`, with the block size as stride: loads, nodes, `more`
-/// for each lane, and stores.
+/// Emits the statements for a thread's vectors from index `first` up to `n`, with the block size as stride: loads,
+/// nodes, `more` for each lane, and stores.
 pub fn vectors(
     body: &Body,
     class: &MapClass,
@@ -114,7 +114,7 @@ pub fn vectors(
     out
 }
 
-/// Coordinates of a thread in a tile: `i{d}` for every dimension but the tile's other one, which begins at
+/// Emits the coordinates of a thread in a tile: `i{d}` for every dimension but the tile's other one, which begins at
 /// `first{dim}`.
 fn in_tile(class: &MapClass, params: &MapParams, tile: Tile) -> Vec<Statement> {
     let (lane, dim) = (class.space.rank() - 1, tile.dim as usize);

@@ -12,7 +12,7 @@ pub const BLOCK: u32 = 256;
 /// Class key of a map kernel: the properties that decide its source, besides its body.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct MapClass {
-    /// Its domain.
+    /// Domain of the map.
     pub space: SpaceClass,
     /// Vectors per thread.
     pub vectors: u8,

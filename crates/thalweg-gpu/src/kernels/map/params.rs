@@ -10,21 +10,21 @@ params! {
     pub struct MapParams(class: &MapClass, of: &Body) filled by MapArguments {
         /// Number of vectors of points.
         vectors: I64,
-        /// Body.
+        /// Arguments of the body.
         body: BodyParams = flat(|layout| BodyParams::declare(layout, &class.space, of)),
-        /// Fault slot.
+        /// Address of the fault slot.
         fault: FaultAddress,
-        /// Numbers of tiles, where blocks have two-dimensional ones.
+        /// Numbers of tiles, where blocks cover two-dimensional tiles.
         tiles: Option<TilesParams> = optional(class.tile.is_some(), TilesParams::declare),
     }
 }
 
 params! {
-    /// Numbers of tiles.
+    /// Numbers of tiles along the two dimensions that a tile covers.
     pub struct TilesParams() filled by TilesArguments {
-        /// Along the innermost dimension.
+        /// Number of tiles along the innermost dimension.
         along: Divisor,
-        /// Along the other dimension.
+        /// Number of tiles along the other dimension.
         across: Divisor,
     }
 }

@@ -12,7 +12,8 @@ use crate::traffic;
 use crate::tunable::TUNABLES;
 use thalweg_kernel::{Access, Body, MapGeometry, expand, widen};
 
-/// Points that a thread of a map takes side by side at most: fewer where the arithmetic of each needs the registers.
+/// Maximum number of neighbouring points that a thread of a map takes: fewer for large bodies, whose arithmetic needs
+/// the registers.
 fn most_lanes(body: &Body) -> usize {
     if TUNABLES.max_eight_lane_nodes.admits(body.nodes.len()) { 8 } else { 2 }
 }
@@ -31,8 +32,8 @@ pub fn add_map(plan: &mut Plan, body: &Body, geometry: &MapGeometry, target: &dy
     let threads = chip.multiprocessors as usize * chip.threads as usize;
     let laid_out = |lanes| Space::new(&geometry.extents, 0, false, (&body.accesses, &geometry.accesses), lanes);
     let mut space = laid_out(most_lanes(body));
-    // A point a thread where there would be few threads: what is small is bound by the time that one point takes.
-    // Nothing between, or changing sizes compile more often.
+    // One point a thread where there would be few threads: small maps are bound by the latency of one point. No lane
+    // counts between one and the maximum: each would be another source, and sizes change.
     let few = &TUNABLES.vector_divisor;
     let of_lanes = space.row() / space.class.lanes as usize;
     if space.class.lanes > 1 && few.side(of_lanes < threads / few.get()) {
@@ -41,8 +42,8 @@ pub fn add_map(plan: &mut Plan, body: &Body, geometry: &MapGeometry, target: &dy
     let points = space.row();
     let vectors = points / space.class.lanes as usize;
     let tile = tile(body, &space, chip);
-    // More vectors a thread where there are enough for all threads: it keeps more loads in flight. In a tile they use
-    // the rest of the cache lines that the first vector touches; but each is a copy of the body.
+    // More vectors a thread where there are enough for all threads: it has more loads in flight. In a tile they use the
+    // rest of the cache lines that the first vector touches; but the body is emitted once for each.
     let class = MapClass {
         vectors: match tile {
             Some(_) if TUNABLES.max_repeated_nodes.admits(body.nodes.len()) => 4,

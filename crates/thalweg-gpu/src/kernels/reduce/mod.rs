@@ -29,17 +29,17 @@ pub enum RowStrategy {
     },
     /// Lanes over neighbouring rows (outer-axis reduction), several threads for the points of each row.
     OuterAxis {
-        /// Vectors of rows, side by side.
+        /// Number of neighbouring vectors of rows per block.
         wide: u16,
-        /// Threads along the points of a row.
+        /// Number of threads along the points of a row.
         deep: u16,
     },
     /// Lanes over neighbouring rows. Several co-resident blocks hold a segment of each row in registers and exchange
     /// their partial results.
     RegistersOfBlocks {
-        /// Vectors of rows, side by side.
+        /// Number of neighbouring vectors of rows per block.
         wide: u16,
-        /// Threads along the points of a segment.
+        /// Number of threads along the points of a segment.
         deep: u16,
         /// Vectors per thread.
         steps: u8,
@@ -74,7 +74,7 @@ impl RowStrategy {
         }
     }
 
-    /// Rows per block (across: vectors of rows; pairs: threads, each with several rows).
+    /// Rows per block (outer-axis: vectors of rows; pairwise: threads, each with several rows).
     pub fn rows(self) -> u32 {
         match self {
             RowStrategy::Registers { group, .. } | RowStrategy::Reread { group } => self.block() / group as u32,
@@ -88,7 +88,7 @@ impl RowStrategy {
 /// One phase of several that run as kernels of their own.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Stage {
-    /// Number of its phase.
+    /// Index of the phase.
     pub phase: u8,
     /// Whether several blocks divide a row (partial results are combined by the last one).
     pub split: bool,
@@ -97,10 +97,10 @@ pub struct Stage {
     pub chained: bool,
 }
 
-/// Two passes that run as one.
+/// Fusion of two passes by rescaling identities (online reduction).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Online {
-    /// Number of folds that are the body's own. The others are the lower moments that these want.
+    /// Number of folds that are the body's own. The others are the lower moments that rescaling needs.
     pub own: u16,
     /// Tiles that are shifted by the mean of the first of them.
     pub tiles: u8,
@@ -109,13 +109,13 @@ pub struct Online {
 /// Class key of a row kernel: the properties that decide its source, besides its body.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RowsClass {
-    /// Its domain.
+    /// Domain of the rows.
     pub space: SpaceClass,
-    /// How its rows are divided among threads.
+    /// Division of rows among threads.
     pub strategy: RowStrategy,
-    /// The phase that runs; `None` for all of them.
+    /// The phase that runs as this launch; `None` for all of them.
     pub stage: Option<Stage>,
-    /// Where two passes run as one, by rescaling identities.
+    /// Fusion of two passes by rescaling identities, if any.
     pub online: Option<Online>,
 }
 
@@ -143,19 +143,19 @@ impl RowsClass {
         }
     }
 
-    /// Whether it scans in registers.
+    /// Whether the kernel scans in registers.
     pub fn has_scans(&self, body: &Body) -> bool {
         let held =
             matches!(self.strategy, RowStrategy::Registers { .. }) && (self.stage.is_none() || self.is_chained());
         held && !body.scans.is_empty()
     }
 
-    /// Name of its function.
+    /// Name of the kernel's function.
     pub fn name(&self, body: &Body) -> &'static str {
         if self.has_scans(body) { "scanned" } else { "rows" }
     }
 
-    /// Its phases. Where a row is held in registers, the values computed from it are kept there too.
+    /// Phases of the body. Where a row is held in registers, the values computed from it stay there too.
     pub fn phases(&self, body: &Body) -> Phases {
         let held = matches!(self.strategy, RowStrategy::Registers { .. } | RowStrategy::RegistersOfBlocks { .. });
         phases(body, held && self.stage.is_none())
@@ -171,20 +171,20 @@ impl RowsClass {
     }
 }
 
-/// Number of a row's values that user-defined combines fold. They follow those of the folds.
+/// Number of row values that are results of folds by user-defined combines. They follow those of the folds.
 pub fn combined_values(body: &Body) -> usize {
     let folds = body.combined.iter().filter(|c| c.along == Along::Fold);
     folds.map(|c| c.elements().len()).sum()
 }
 
-/// Slots of the row's values that a phase leaves to folds by user-defined combines.
+/// Slots of the row values that folds by user-defined combines compute after a phase.
 pub fn left(phase: &Phase) -> impl Iterator<Item = u16> + '_ {
     let folds = phase.combined.iter().filter(|c| c.along == Along::Fold);
     folds.flat_map(|c| (c.slot..).take(c.of.region().args.len()))
 }
 
 /// Whether phase `number` runs once a row after the last pass and reads the result of a fold by a user-defined combine:
-/// it is a launch of its own.
+/// it is then a launch of its own.
 pub fn runs_after_last_pass(phases: &Phases, number: usize) -> bool {
     let last = phases.list.iter().rposition(|p| !p.once);
     last.is_some_and(|last| last < number && left(&phases.list[last]).next().is_some())

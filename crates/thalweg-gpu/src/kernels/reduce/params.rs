@@ -8,31 +8,31 @@ use thalweg_kernel::{Body, Phases};
 params! {
     /// Kernel arguments of a row kernel.
     pub struct RowsParams(class: &RowsClass, of: &Body, counts: &RowsCounts) filled by RowsArguments {
-        /// Number of rows (across: vectors of rows; pairs: threads with several rows).
+        /// Number of rows (outer-axis: of vectors of rows; pairwise: of threads with several rows).
         rows: I64,
-        /// Points of a row (along: vectors).
+        /// Number of points of a row (inner-axis: of vectors).
         points: I64,
-        /// Chunks of a row; for pairs the extent of the first dimension.
+        /// Number of chunks of a row; for pairwise rows the extent of the first dimension.
         chunks_or_extent: I64,
-        /// Points of a chunk (along: vectors).
+        /// Number of points of a chunk (inner-axis: of vectors).
         chunk_points: I64,
-        /// Runs of a row; for rows held by several blocks the number of tiles of rows.
+        /// Number of runs of a row; for rows held by several blocks the number of tiles of rows.
         runs_or_tiles: I64,
-        /// Points of a run.
+        /// Number of points of a run.
         run_points: I64,
-        /// Body.
+        /// Arguments of the body.
         body: BodyParams = flat(|layout| BodyParams::declare(layout, &class.space, of)),
-        /// Fault slot.
+        /// Address of the fault slot.
         fault: FaultAddress,
         /// Values of rows between stages: results of folds, then those of user-defined combines.
         values: Vec<OptionalAddress> = each(counts.values, OptionalAddress::declare),
-        /// Partial results of folds.
+        /// Addresses of the partial results of folds.
         partials: Vec<OptionalAddress> = each(counts.partials, OptionalAddress::declare),
-        /// Buffers of row elements.
+        /// Addresses of the buffers of row elements.
         buffers: Vec<OptionalAddress> = each(counts.buffers, OptionalAddress::declare),
-        /// Counters, or the exchange buffer of blocks.
+        /// Address of counters, or of the exchange buffer of blocks.
         counters_or_exchange: OptionalAddress,
-        /// States of online folds.
+        /// Addresses of the states of online folds.
         states: Vec<OptionalAddress> = each(counts.states, OptionalAddress::declare),
     }
 }
@@ -40,18 +40,18 @@ params! {
 /// Numbers of addresses between the stages of a row kernel; none for a kernel of all phases.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct RowsCounts {
-    /// Values of rows.
+    /// Number of row values.
     pub values: usize,
-    /// Partial results.
+    /// Number of partial results.
     pub partials: usize,
-    /// Buffers.
+    /// Number of buffers.
     pub buffers: usize,
-    /// States of online folds.
+    /// Number of states of online folds.
     pub states: usize,
 }
 
 impl RowsCounts {
-    /// Numbers of a class.
+    /// Counts of a class.
     pub fn new(class: &RowsClass, body: &Body, phases: &Phases) -> RowsCounts {
         if class.stage.is_none() {
             return RowsCounts::default();

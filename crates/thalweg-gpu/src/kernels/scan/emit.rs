@@ -1,5 +1,5 @@
-//! Scans of rows in memory: running sums, products, extremes and logarithms of sums of exponentials. Sorts are in
-//! [`crate::kernels::sort::merge::emit`].
+//! Scans of rows in memory: running sums, products, maxima and minima, and logarithms of sums of exponentials. Sorts
+//! are in [`crate::kernels::sort::merge::emit`].
 //!
 //! In: the class of a scan. Out: its program. Floats are accumulated in f64 and each result is rounded once, as on
 //! every device.
@@ -17,10 +17,10 @@ use crate::ir::{Definition, Expr, Kernel, Routine, Type};
 use crate::kernels::scan::params::ScanParams;
 use crate::kernels::scan::{BLOCK, POINTS, ScanClass, ScanStrategy, WARP};
 
-/// Threads of a block in which each has a row.
+/// Threads of a block, where each thread scans a row of its own.
 const ROWS: u32 = 32;
 
-/// The kernel.
+/// Builds the kernel of a class key.
 pub fn kernel(class: &ScanClass) -> Kernel {
     let dtype = class.dtype;
     let (_, params) = ScanParams::new();
@@ -60,7 +60,7 @@ fn slot(s) = s + s / 32;
 fn place(i) = REVERSED ? n - 1 - i : i;
 ";
 
-/// A thread per row, several points at a time so that several loads are in flight.
+/// One thread per row, which loads several points at a time so that several loads are in flight.
 const IN_ORDER: &str = r"
 let row = i64(block) * ROWS + i64(t), start = row * row_step;
 if row >= rows { return; }
@@ -79,7 +79,7 @@ for first: i64 in 0..n by POINTS {
 }
 ";
 
-/// Rows of at most 256 points, as many per warp as there are threads for.
+/// Rows of at most 256 points: several threads of a warp scan a row, and a warp has as many rows as it has threads for.
 const WITHIN_WARP: &str = r"
 let threads_of_row = u32(param row_threads_or_chunk), own = 32 / threads_of_row, part = lane % threads_of_row, points = u32(n);
 let first = (i64(block) * WARPS + i64(warp)) * i64(own), live = min(rows - first, i64(own));

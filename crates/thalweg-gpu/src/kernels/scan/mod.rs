@@ -9,9 +9,9 @@ use thalweg_ir::{DType, ScanOp};
 /// Class key of a scan: the properties that decide its source.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ScanClass {
-    /// The operation.
+    /// Operation of the scan.
     pub op: ScanOp,
-    /// Scans from the end.
+    /// Whether it scans from the end.
     pub reverse: bool,
     /// Dtype of the elements.
     pub dtype: DType,
@@ -22,13 +22,14 @@ pub struct ScanClass {
 /// Division of rows among threads.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ScanStrategy {
-    /// A thread per row, terms in order.
+    /// One thread per row, terms in order.
     InOrder,
     /// Several threads of a warp per row.
     WithinWarp,
-    /// One or several blocks per row, of one to eight warps.
+    /// One or several blocks per row. A block has one to eight warps.
     Blocks,
-    /// One or several columns of a block's threads per row. Neighbouring columns have neighbouring rows.
+    /// One or several columns of a block's threads per row, for outer-axis scans: neighbouring columns have
+    /// neighbouring rows.
     Columns,
 }
 
@@ -44,22 +45,22 @@ pub const WARP: usize = 32 * POINTS;
 /// A scan or sort of rows of scratch memory, before its strategy is selected.
 #[derive(Clone, Copy, Debug)]
 pub struct RowScan {
-    /// The operation.
+    /// Operation of the scan or sort.
     pub op: ScanOp,
-    /// Scans from the end; of a sort: descending.
+    /// Whether it scans from the end; for a sort, whether it is descending.
     pub reverse: bool,
     /// Dtype of the elements.
     pub dtype: DType,
     /// Number of rows.
     pub rows: usize,
-    /// Points of a row.
+    /// Number of points of a row.
     pub points: usize,
     /// Stride from row to row, in elements.
     pub row_step: usize,
     /// Stride from point to point, in elements.
     pub point_step: usize,
-    /// Region of the elements.
+    /// Region of scratch memory of the elements.
     pub from: u16,
-    /// Region of the result; may be the same.
+    /// Region of scratch memory of the result; may be that of the elements.
     pub to: u16,
 }

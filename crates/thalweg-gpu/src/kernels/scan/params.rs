@@ -5,31 +5,32 @@ use crate::params::{Address, Flag, I64, OptionalAddress, U32, params};
 params! {
     /// Kernel arguments of a scan of rows in memory.
     pub struct ScanParams() filled by ScanArguments {
-        /// Elements.
+        /// Address of the elements.
         from: Address,
-        /// Result; may be the elements.
+        /// Address of the result; may be that of the elements.
         to: Address,
         /// Number of rows.
         rows: I64,
-        /// Points of a row.
+        /// Number of points of a row.
         points: I64,
-        /// Elements from row to row.
+        /// Stride from row to row, in elements.
         row_stride: I64,
-        /// Elements from point to point.
+        /// Stride from point to point, in elements.
         point_stride: I64,
-        /// Threads of a row where a warp has several rows; points of a chunk where blocks have chunks of rows.
+        /// Number of threads per row where a warp has several rows; number of points per chunk where blocks have chunks
+        /// of rows.
         row_threads_or_chunk: I64,
-        /// Blocks of a row.
+        /// Number of blocks per row.
         row_blocks: U32,
-        /// Chunks of a block.
+        /// Number of chunks per block.
         block_chunks: I64,
-        /// Chunks of a row.
+        /// Number of chunks per row.
         row_chunks: I64,
-        /// Whether chunks are only reduced, to partial results.
+        /// Whether the launch only reduces chunks to partial results.
         only_reduce: Flag,
-        /// Partial results of chunks, where several blocks have a row.
+        /// Address of the partial results of chunks, where several blocks divide a row.
         partials: OptionalAddress,
-        /// Rows of a block.
+        /// Number of rows per block.
         block_rows: U32,
     }
 }

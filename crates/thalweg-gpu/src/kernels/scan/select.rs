@@ -1,4 +1,5 @@
-//! Lowering of scans of rows in scratch memory: which threads have a row, and how chunks of it are divided among blocks
+//! Lowering of scans of rows in scratch memory: which threads have a row, and how chunks of it are divided among
+//! blocks.
 //!.
 
 use crate::kernels::Skeleton;
@@ -19,7 +20,7 @@ impl RowScan {
             return;
         }
         plan.moved += traffic::scratch((rows * n * dtype.size()) as u64);
-        // Products of floats in another order may overflow where they would underflow.
+        // A floating-point product in another order may overflow where the ordered one does not.
         if op == ScanOp::Prod && dtype.is_float() {
             return self.launch(plan, ScanStrategy::InOrder, blocks(rows, 32), 32, Division::default());
         }
@@ -35,12 +36,12 @@ impl RowScan {
             let division = Division { row_threads_or_chunk: threads, ..Division::default() };
             return self.launch(plan, ScanStrategy::WithinWarp, grid, BLOCK as u32, division);
         }
-        // No more warps than there are points for.
+        // No more warps than the row has points for.
         let deep = n.div_ceil(POINTS).next_power_of_two().clamp(32, BLOCK);
         self.add_chunks(plan, target, ScanStrategy::Blocks, 1, deep);
     }
 
-    /// Adds blocks of `wide` neighbouring rows, with `deep` threads each.
+    /// Adds a scan by blocks of `wide` neighbouring rows, with `deep` threads each.
     fn add_chunks(self, plan: &mut Plan, target: &dyn Target, strategy: ScanStrategy, wide: usize, deep: usize) {
         let (turn, tiles, n) = (deep * POINTS, self.rows.div_ceil(wide), self.points);
         let chunk = n.div_ceil(TUNABLES.max_scan_chunks.size()).next_multiple_of(turn).max(turn);
@@ -97,7 +98,7 @@ impl RowScan {
     }
 }
 
-/// Division of rows among blocks: the arguments of these names.
+/// Division of rows among threads and blocks: values of the arguments with these names.
 #[derive(Clone, Copy, Default)]
 struct Division {
     row_threads_or_chunk: usize,

@@ -2,21 +2,20 @@
 //!
 //! In: an operation and the geometry of a scatter. Out: launches, and their programs. First the tensor is copied to the
 //! result, unless they share memory. Then values are scattered by one of these strategies, chosen by sizes and chip
-//! alone:
+//! alone. All but *lines* are for lines that are too few to keep the chip busy:
 //!
 //! * *lines*: each thread has one line along the axis, and writes its values one after the other.
-//! * *runs*, where lines are too few to keep the chip busy: indices are sorted by the element that they name, and each
-//!   thread takes all values of one element. Where neighbouring lines share their indices, a thread takes a vector of
-//!   lines.
-//! * *chunks*, likewise, where the order is free: runs are cut into chunks, so that one element with all values keeps
-//!   the chip busy (`chunks`).
-//! * *latest*, likewise, where values replace each other: a thread for each index finds by an atomic maximum the last
-//!   index that names an element, and a thread for each element takes that index's value. (There is no copy.)
-//! * *at once*, likewise, where the order cannot be observed (sums and extremes of integers): a thread for each value,
-//!   and atomic operations. Sums with few bins are counted in shared memory ([`crate::kernels::histogram::emit`]).
+//! * *runs*: indices are sorted by their destination element, and each thread takes all values of one element (a run).
+//!   Where neighbouring lines share their indices, a thread takes a vector of lines.
+//! * *chunks*, for runs whose order is free: runs are cut into chunks, so that one element with all values keeps the
+//!   chip busy (`chunks`).
+//! * *latest*, where values replace each other: a thread for each index finds by an atomic maximum the last index that
+//!   refers to an element, and a thread for each element takes that index's value. (There is no copy.)
+//! * *atomic*, where the order cannot be observed (sums, maxima and minima of integers): a thread for each value, and
+//!   atomic operations. Sums with few bins are counted in shared memory ([`crate::kernels::histogram::emit`]).
 //!
-//! Always true: but for chunks, the values of one element are applied in the order of the index; each result is rounded
-//! to its dtype. So all other strategies give the same bits, and strict modes use no chunks.
+//! Always true: except in chunks, the values of one element are applied in the order of the index; each result is
+//! rounded to its dtype. So all other strategies give the same bits, and strict modes use no chunks.
 
 mod chunks;
 
@@ -29,7 +28,7 @@ use thalweg_ir::{DType, ElementOp, Monoid, ScatterOp};
 /// Number of values that a run loads before it applies the first of them.
 const AHEAD: u32 = 8;
 
-/// The kernel.
+/// Builds the kernel of a class key.
 pub fn kernel(class: &ScatterClass) -> Kernel {
     let (params, layout) = ScatterParams::new(class);
     let own = Scatter { class, params: &params, number: if class.wide { Type::I64 } else { Type::U32 } };
@@ -40,7 +39,7 @@ pub fn kernel(class: &ScatterClass) -> Kernel {
 struct Scatter<'a> {
     class: &'a ScatterClass,
     params: &'a ScatterParams,
-    /// Type of thread numbers.
+    /// Type of thread indices.
     number: Type,
 }
 
@@ -57,7 +56,7 @@ fn set(name: &str, value: Expr) -> Statement {
     Statement::Let(name.into(), value)
 }
 
-/// Monoid of an operation, and the dtype that it computes in.
+/// Monoid of an operation, and the dtype in which it is computed.
 fn monoid(op: ScatterOp, dtype: DType) -> Option<(Monoid, DType)> {
     let held = if matches!(dtype, DType::BF16 | DType::F16) { DType::F32 } else { dtype };
     op.monoid().map(|monoid| (monoid, held))
@@ -85,7 +84,7 @@ impl Scatter<'_> {
         Type::Stored(self.class.dtype)
     }
 
-    /// Variable of the type of thread numbers.
+    /// Variable of the type of thread indices.
     fn own(&self, name: &str) -> Expr {
         Expr::name(name, self.number)
     }
@@ -128,8 +127,8 @@ impl Scatter<'_> {
         out
     }
 
-    /// Coordinates of a thread: its index along the axis (`along`), and the offsets `at0` to `at4` of its line in
-    /// tensor, index, values, result and sorted indices.
+    /// Emits the coordinates of a thread: its index along the axis (`along`), and the offsets `at0` to `at4` of its
+    /// line in tensor, index, values, result and sorted indices.
     fn place(&self, ty: Type) -> Vec<Statement> {
         let (stage, wide) = (self.class.stage, self.class.wide);
         let mut out = vec![];
@@ -149,7 +148,7 @@ impl Scatter<'_> {
         };
         out.push(Statement::when(beyond, vec![Statement::Return]));
         let counted = if stage == ScatterStage::Latest { i64("counted") } else { self.own("counted") };
-        // A warp has a run.
+        // In a join, a warp has what a thread has elsewhere: a run.
         let of_warp = if let ScatterStage::Join(_) = stage { counted / number(32, ty) } else { counted };
         out.push(set("g", of_warp.to(ty)));
         let g = || self.own("g");
@@ -193,7 +192,7 @@ impl Scatter<'_> {
         out
     }
 
-    /// Registers of a vector of lines.
+    /// Declares registers for a vector of lines.
     fn registers(&self, name: &str) -> Statement {
         Statement::Registers { name: name.into(), ty: self.stored(), shape: vec![self.class.lanes.into()] }
     }
@@ -211,7 +210,7 @@ impl Scatter<'_> {
         self.params.tensor.read(Type::U64).same(self.params.result.read(Type::U64))
     }
 
-    /// Offset of the result's element number `along` of the axis.
+    /// Offset of the result's element with index `along` on the axis.
     fn result(&self, along: Expr) -> Expr {
         i64("at3") + along * self.params.result_stride.read(Type::I64)
     }
@@ -225,14 +224,14 @@ impl Scatter<'_> {
         ]
     }
 
-    /// Element along the axis that index number `at` of a line names.
+    /// Destination: the element along the axis that index `at` of a line refers to.
     fn named(&self, at: Expr) -> Expr {
         let at = i64("at1") + at * self.params.index_stride.read(Type::I64);
         let load = Expr::Load(Type::Stored(DType::I64), "index".into(), Box::new(at));
         Expr::Unpack(DType::I64, Box::new(load))
     }
 
-    /// Whether `place` is out of range.
+    /// Whether the destination `place` is out of range.
     fn is_outside(&self) -> Expr {
         i64("place").lt(number(0, Type::I64)).or(i64("place").ge(self.params.size.read(Type::I64)))
     }
@@ -241,7 +240,7 @@ impl Scatter<'_> {
         Statement::Fault(self.params.fault.read(Type::U64))
     }
 
-    /// Statements that apply the element `raw` to `place`, both registers.
+    /// Emits the update of `place` by the element `raw`, both registers.
     fn put(&self, op: ScatterOp, raw: Expr, place: Expr) -> Vec<Statement> {
         let dtype = self.class.dtype;
         let Some((monoid, held)) = monoid(op, dtype) else { return vec![Statement::Set(place, raw)] };
@@ -316,7 +315,7 @@ impl Scatter<'_> {
         ]
     }
 
-    /// Last index known so far that names an element, plus one.
+    /// Last index found so far that refers to an element, plus one.
     fn known(at: Expr) -> Expr {
         Expr::Load(Type::U32, "latest".into(), Box::new(i64("at4") + at))
     }
@@ -329,7 +328,7 @@ impl Scatter<'_> {
             operand("latest", Type::U32, self.params.sorted_or_latest.slot()),
             set("place", self.named(self.along())),
             Statement::when(self.is_outside(), vec![self.fault(), Statement::Return]),
-            // The next index names the same element, and is later.
+            // The next index refers to the same element, and is later.
             Statement::when(next.lt(self.params.indices.read(self.number)).and(same), vec![Statement::Return]),
             Statement::when(
                 Scatter::known(i64("place")).lt(own.clone()),
@@ -368,18 +367,18 @@ impl Scatter<'_> {
         operand("sorted", Type::U64, self.params.sorted_or_latest.slot())
     }
 
-    /// Pair number `at` of the row's sorted indices.
+    /// Sorted pair `at` of the row's indices.
     fn sorted(at: Expr) -> Expr {
         Expr::Load(Type::U64, "sorted".into(), Box::new(i64("at4") + at))
     }
 
-    /// Element that a pair names.
+    /// Destination element of a pair.
     fn element_of(pair: Expr) -> Expr {
         Expr::Binary(Binary::Shr, Box::new([pair, number(32, Type::U64)])).to(Type::U32)
     }
 
-    /// Applies the values of sorted indices from `from` to the variable `below` to `elements`, while they name the
-    /// element `place`. Loads several values at once, then applies them one after the other.
+    /// Emits the update of `elements` by the values of sorted indices from `from` to the variable `below`, while they
+    /// refer to the element `place`. It loads several values at once, then applies them one after the other.
     fn run(&self, op: ScatterOp, from: Expr, below: &str) -> Statement {
         let (lanes, u32) = (self.class.lanes, |name: &str| Expr::name(name, Type::U32));
         let (first, k) = (|| u32("first"), || Expr::name("k", Type::I32));
@@ -410,7 +409,8 @@ impl Scatter<'_> {
         Statement::For(For { name: "first".into(), ty: Type::U32, from, below, step, unroll: Unroll::Free, body })
     }
 
-    /// Applies the values of a run of sorted indices, which name one element, in the thread of the run's first index.
+    /// Emits the update of an element by the values of a run of sorted indices that refer to it, in the thread of the
+    /// run's first index.
     fn runs(&self, op: ScatterOp) -> Vec<Statement> {
         let place = || Expr::name("place", Type::U32);
         let along = || self.along();

@@ -6,19 +6,19 @@ use crate::params::{Address, Divisor, FaultAddress, Flag, I64, OptionalAddress, 
 params! {
     /// Kernel arguments of a scatter.
     pub struct ScatterParams(class: &ScatterClass) filled by ScatterArguments {
-        /// Tensor that values are scattered to a copy of.
+        /// Address of the tensor, a copy of which the values are scattered to.
         tensor: Address,
-        /// Indices.
+        /// Address of the indices.
         index: Address,
-        /// Values.
+        /// Address of the values.
         values: Address,
-        /// Result; may be the tensor.
+        /// Address of the result; may be that of the tensor.
         result: Address,
         /// Number of lines.
         lines: I64,
-        /// Indices of a line.
+        /// Number of indices of a line.
         indices: I64,
-        /// Elements of a line.
+        /// Number of elements of a line along the axis.
         size: I64,
         /// Stride of the tensor along the axis.
         tensor_stride: Stride,
@@ -28,11 +28,12 @@ params! {
         values_stride: Stride,
         /// Stride of the result along the axis.
         result_stride: Stride,
-        /// Fault slot.
+        /// Address of the fault slot.
         fault: FaultAddress,
-        /// Sorted indices, or the table of the latest indices.
+        /// Address of the sorted indices, or of the table of the latest indices.
         sorted_or_latest: OptionalAddress,
-        /// Divisor of a thread's number: lines where neighbouring threads have neighbouring lines, else threads of a line.
+        /// Divisor of a thread's index: the number of lines where neighbouring threads have neighbouring lines, else
+        /// the number of threads per line.
         split: Divisor,
         /// Number of threads.
         threads: I64,
@@ -40,7 +41,7 @@ params! {
         across: Flag,
         /// Dimensions of lines.
         dims: Vec<LineDimParams> = each(class.dims.into(), LineDimParams::declare),
-        /// Chunks of runs.
+        /// Arguments of runs that are cut into chunks.
         chunks: Option<ChunkParams> =
             optional(matches!(class.stage, ScatterStage::Chunks(_) | ScatterStage::Join(_)), ChunkParams::declare),
     }
@@ -49,7 +50,7 @@ params! {
 params! {
     /// Kernel arguments of a dimension of lines.
     pub struct LineDimParams() filled by LineDimArguments {
-        /// Size.
+        /// Size of the dimension.
         size: Divisor,
         /// Stride in the tensor.
         tensor: Stride,
@@ -65,7 +66,7 @@ params! {
 }
 
 impl LineDimParams {
-    /// Strides, in the order of the offsets `at0` to `at4`.
+    /// Strides of the dimension, in the order of the offsets `at0` to `at4`.
     pub fn strides(&self) -> [&Stride; 5] {
         [&self.tensor, &self.index, &self.values, &self.result, &self.sorted]
     }
@@ -74,11 +75,11 @@ impl LineDimParams {
 params! {
     /// Kernel arguments of runs that are cut into chunks.
     pub struct ChunkParams() filled by ChunkArguments {
-        /// Partial results.
+        /// Address of the partial results.
         partials: Address,
         /// Number of lines.
         lines: I64,
-        /// Sorted indices per chunk.
+        /// Number of sorted indices per chunk.
         length: U32,
     }
 }

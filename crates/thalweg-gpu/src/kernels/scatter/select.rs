@@ -106,8 +106,8 @@ fn choose(
     if g.n >= most || g.size >= most || tiles >= most / 32 || costs(&TUNABLES.sort_cost) {
         return ScatterStage::Lines(op);
     }
-    // Short runs are faster in one launch. A few long ones among many elements are possible, and worth it from about a
-    // million values on, which one thread takes 0.1 s for.
+    // Short runs are faster in one launch. A few elements may have many values even if the average is low; cutting
+    // their runs pays from about a million values on, which take one thread 0.1 s.
     let long = TUNABLES.min_run_values.reached_by(g.n / g.size.max(1)) || TUNABLES.min_skewed_values.reached_by(g.n);
     let chunks = !ordered && g.n > TUNABLES.run_chunk.size() && long;
     if chunks { ScatterStage::Chunks(op) } else { ScatterStage::Runs(op) }
@@ -134,7 +134,7 @@ fn lanes(g: &ScatterGeometry, dtype: DType, [tensor, _, values, result]: [Runtim
     if fits { most } else { 1 }
 }
 
-/// Scratch memory of a launch.
+/// Scratch memory of a launch: addresses of the sorted indices (or latest ones) and of the partial results.
 #[derive(Clone, Copy, Default)]
 struct ScratchAddresses {
     sorted_or_latest: Option<RuntimeArgument>,
@@ -188,7 +188,7 @@ fn launches(
         };
         let lanes = if across && vectors { most } else { 1 };
         let (lines, threads) = (lines / lanes, threads / lanes);
-        // A warp has what a thread has elsewhere.
+        // In a join, a warp has what a thread has elsewhere.
         let threads = if matches!(stage, ScatterStage::Join(_)) { 32 * threads } else { threads };
         let wide = threads >= 1 << 31;
         let by = |d: usize| if wide { [d.max(1) as u64, 0] } else { divisor(d.max(1)) };
@@ -238,7 +238,7 @@ fn launches(
         plan.stages.push(Draft::new(Skeleton::Scatter(class), grid, BLOCK, 0, arguments));
     };
     let mut scratch = ScratchAddresses::default();
-    // Threads are numbered along memory: the result is contiguous.
+    // Threads are numbered in the order of the result, which is contiguous.
     let across = !g.inner.is_empty();
     let stage = choose((op, dtype, ordered.unwrap_or_default()), g, [lines, rows], target.chip());
     let putting = ordered.is_some() && g.n > 0 && lines > 0;
@@ -264,7 +264,7 @@ fn launches(
             let of_rows: Vec<_> = dims.iter().filter(|d| d.2 != 0).map(|d| (d.0, d.1[1])).collect();
             let region = index_sort::select::add(plan, g, (rows, &of_rows), addresses[1]);
             scratch.sorted_or_latest = Some(RuntimeArgument::Scratch(region, 0));
-            // Where each line has its own indices, those of one line lie side by side.
+            // Where each line has its own indices, those of one line are neighbours.
             let across = across && dims.last().is_some_and(|d| d.2 == 0);
             let ScatterStage::Chunks(op) = stage else { return launch(plan, stage, (lines * g.n, across), scratch) };
             let chunks = g.n.div_ceil(TUNABLES.run_chunk.get());

@@ -1,4 +1,4 @@
-//! Keys of elements: unsigned integers with the elements' order.
+//! Sort keys of elements: unsigned integers that compare like the elements.
 
 use crate::dsl::Text;
 use crate::ir::{Binary, Expr, Type};
@@ -15,7 +15,7 @@ fn key_type(dtype: DType) -> DType {
     if is_wide(dtype) { DType::U64 } else { DType::U32 }
 }
 
-/// Key of an element, in as many low bytes as the element has: NaN is the largest, zeros are equal.
+/// Sort key of an element, in as many low bytes as the element has: NaN is the largest, zeros are equal.
 fn key_of(dtype: DType, raw: Expr) -> Expr {
     let key = key_type(dtype);
     let constant = |bits: u64| Expr::Constant(key, bits);

@@ -10,9 +10,9 @@ use thalweg_ir::{DType, ScanOp};
 /// Class key of a launch of a sort: the properties that decide its source.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SortClass {
-    /// Sort, or argsort.
+    /// Operation: sort or argsort.
     pub op: ScanOp,
-    /// Sorts from the largest element on.
+    /// Whether the largest element comes first.
     pub descending: bool,
     /// Dtype of the elements.
     pub dtype: DType,

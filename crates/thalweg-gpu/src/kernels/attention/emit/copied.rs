@@ -5,9 +5,9 @@ use crate::kernels::attention::emit::{Attention, Copy, Placing, Side, i32, i64};
 use crate::kernels::gemm::Math;
 
 impl Attention<'_> {
-    /// Coordinates of a block's only tile, and its offsets in the factors.
+    /// Emits the coordinates of a block's only tile, and its offsets in rows, keys and values.
     pub(super) fn own_tile(&self) -> Vec<Statement> {
-        // Tiles that see most keys come first.
+        // Under a causal mask, tiles of the last rows attend to the most keys: they come first.
         self.text().params(self.layout).given("batches", self.batches()).statements(&[r"
 let product = block / param row_tiles, within = block % param row_tiles;
 let row0 = i64(SEEN ? param row_tiles - 1 - within : within) * ROWS, column0: i64 = 0;
@@ -15,7 +15,7 @@ batches;
 "])
     }
 
-    /// Declares accumulators and sets them to 0.
+    /// Emits the declaration of accumulators, set to 0.
     pub(super) fn cleared(&self, name: &str) -> Vec<Statement> {
         let count = if name == "s" { "EIGHTS" } else { "COLUMNS" };
         let text = format!(

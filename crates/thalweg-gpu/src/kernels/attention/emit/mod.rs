@@ -2,8 +2,8 @@
 //! a loop over blocks of keys `j`.
 //!
 //! A warp has 16 rows. It computes the scores of a block of keys, which stay in its registers as accumulators of the
-//! first product and enter the second one as its left factor. Nothing of size rows × keys is in any memory. Where
-//! weights are exponentials, the accumulators are rescaled when a larger score comes (online softmax,
+//! first product and become operand A of the second one. Nothing of size rows × keys is in any memory. Where weights
+//! are exponentials, the accumulators are rescaled when a larger score comes (online softmax,
 //! [`thalweg_kernel::Weights`]).
 //!
 //! In: a [`AttentionClass`]. Out: a program. docs/gpu-contractions.md explains the design.
@@ -33,7 +33,7 @@ use crate::kernels::gemm::{LINE_ELEMENTS, Math};
 use thalweg_ir::DType;
 use thalweg_kernel::CausalMask;
 
-/// A kernel that is being generated.
+/// Emitter of an attention kernel.
 struct Attention<'a> {
     class: &'a AttentionClass,
     params: &'a AttentionParams,
@@ -59,7 +59,7 @@ fn f32(name: &str) -> Expr {
     Expr::name(name, Type::Held(DType::F32))
 }
 
-/// The kernel.
+/// Builds the kernel of a class key.
 pub fn kernel(class: &AttentionClass, native: Native) -> Kernel {
     let (params, layout) = AttentionParams::new(class);
     let scaled = scaled(class, &params);
@@ -82,7 +82,7 @@ pub fn kernel(class: &AttentionClass, native: Native) -> Kernel {
 }
 
 impl Attention<'_> {
-    /// Prologue: ranges of shared memory, and numbers of threads.
+    /// Emits the statements before the main loop: ranges of shared memory, and indices of threads.
     fn begin(&self) -> Vec<Statement> {
         let class = self.class;
         let size = class.dtype.size() as u32;
@@ -102,7 +102,7 @@ let t = thread, lane = t % 32, warp = t / 32;
         out
     }
 
-    /// Element type of a factor, in memory and in shared memory.
+    /// Element type of rows, keys and values, in memory and in shared memory.
     fn element(&self) -> Type {
         let dtype = self.class.dtype;
         if self.class.math == Math::Tf32 { Type::Held(dtype) } else { Type::Stored(dtype) }
@@ -136,12 +136,12 @@ let t = thread, lane = t % 32, warp = t / 32;
         ["t", "lane", "warp"].into_iter().fold(text, |text, name| text.value(name, u32(name)))
     }
 
-    /// Offset of a tile's product in each factor.
+    /// Emits the offset of a tile's product in rows, keys and values.
     fn batches(&self) -> Vec<Statement> {
         batches_of(3, &self.params.batch, Type::I64)
     }
 
-    /// Statements that compute how many keys a block of rows sees, and the number of steps.
+    /// Emits the computation of the number of keys that a block of rows attends to, and of the number of steps.
     fn visible_keys(&self) -> Vec<Statement> {
         let text = self.text().params(self.layout);
         let Some((point, CausalMask { moved, hidden, .. })) = &self.class.causal else {
@@ -176,8 +176,8 @@ let steps = i32((seen + (KEYS - 1)) / KEYS);
         ])
     }
 
-    /// Causal mask on accumulators: sets hidden scores to -∞, in blocks of keys that some rows of the warpgroup see
-    /// only partly.
+    /// Emits the causal mask on accumulators: sets hidden scores to -∞, in blocks of keys that some rows of the
+    /// warpgroup attend to only partly.
     fn mask_hidden(&self) -> Vec<Statement> {
         self.text().value("step", i32("step")).value("ahead", i64("ahead")).statements(&[r"
 if i64(step + 1) * KEYS > row0 + i64(warp / 4 * 64) + ahead {
@@ -200,13 +200,13 @@ if i64(step + 1) * KEYS > row0 + i64(warp / 4 * 64) + ahead {
         self.points.iter().flat_map(|p| p.declared.clone()).collect()
     }
 
-    /// Loads for the scores of a step.
+    /// Emits the loads of the score bodies for a step.
     fn fetch(&self, step: &Expr) -> Vec<Statement> {
         let all = self.fetch_points(step);
         if all.is_empty() { all } else { vec![Statement::Scope(all)] }
     }
 
-    /// Loads for the first step.
+    /// Emits the loads of the score bodies for the first step.
     fn first_fetch(&self) -> Vec<Statement> {
         let fetch = self.fetch(&Expr::Number(0, Type::I32));
         match fetch.is_empty() {
@@ -215,7 +215,7 @@ if i64(step + 1) * KEYS > row0 + i64(warp / 4 * 64) + ahead {
         }
     }
 
-    /// Computes weights from the scores of step `step`, with the loads of the next step in flight.
+    /// Emits the computation of weights from the scores of step `step`, with the loads of the next step in flight.
     fn make(&self) -> Vec<Statement> {
         let points = |of: &dyn Fn(&Point) -> Vec<Statement>| self.points.iter().flat_map(of).collect::<Vec<_>>();
         let compute = points(&|p| p.compute.clone());
@@ -236,7 +236,7 @@ if i64(step + 1) * KEYS > row0 + i64(warp / 4 * 64) + ahead {
         out
     }
 
-    /// Epilogue.
+    /// Emits the epilogue.
     fn result(&self) -> Vec<Statement> {
         let epilogue = self.class.epilogue();
         let store_accumulators = if self.class.tma.is_some() {
@@ -249,7 +249,7 @@ if i64(step + 1) * KEYS > row0 + i64(warp / 4 * 64) + ahead {
     }
 }
 
-/// Number of visible keys, `most` clamped to the number of keys.
+/// Number of visible keys: `most` clamped to the number of keys.
 const VISIBLE_KEYS: &str = r"
 fn seen_keys(most) = most < 0 ? 0 : most < keys ? most : keys;
 ";

@@ -1,4 +1,4 @@
-//! The two products of an attention step: scores from factors in shared memory, and sums of values from weights in
+//! The two products of an attention step: scores from rows and keys in shared memory, and sums of values by weights in
 //! registers.
 
 use crate::dsl::Text;
@@ -54,8 +54,8 @@ impl Attention<'_> {
         })
     }
 
-    /// Starts the first product of the block of keys in a pipeline stage, by warpgroups. Where terms are contiguous, a
-    /// slice of lines has 64 of them; where lines are, 64 lines.
+    /// Emits the start of the first product of the block of keys in a pipeline stage, by warpgroups. Where terms are
+    /// contiguous, a slice of lines has 64 of them; where lines are, 64 lines.
     pub(super) fn begin_scores(&self, slot: &Expr) -> Vec<Statement> {
         vec![Statement::Scope(self.product_text(slot).statements(&[r"
 let x = matrix(s0[OWN > 0 ? t / 128 * OWN : u32(0)], DEPTH_LINES), y = matrix(s1[slot * ALL1], DEPTH_LINES);
@@ -69,7 +69,7 @@ warpgroup_commit;
 "]))]
     }
 
-    /// Packs the weights as the left factor of the second product.
+    /// Emits the packing of the weights as operand A of the second product.
     pub(super) fn pack(&self) -> Vec<Statement> {
         self.product_text(&Expr::Number(0, Type::U32)).statements(&[r"
 for p: i32 in 0..FRAGMENTS unroll {
@@ -81,7 +81,7 @@ for p: i32 in 0..FRAGMENTS unroll {
 "])
     }
 
-    /// Starts the second product of a block of keys, by warpgroups.
+    /// Emits the start of the second product of a block of keys, by warpgroups.
     pub(super) fn begin_sums(&self, slot: &Expr) -> Vec<Statement> {
         vec![Statement::Scope(self.product_text(slot).statements(&[r"
 let z = matrix(s2[slot * ALL2], KEYS_LINES);
@@ -94,7 +94,7 @@ warpgroup_commit;
 "]))]
     }
 
-    /// First product of a block of keys (scores).
+    /// Emits the first product of a block of keys (scores).
     pub(super) fn scores(&self, slot: &Expr) -> Vec<Statement> {
         if self.class.math == Math::Warpgroup {
             let mut out = self.begin_scores(slot);
@@ -105,7 +105,7 @@ warpgroup_commit;
         vec![Statement::Scope(self.product_text(slot).statements(&[text]))]
     }
 
-    /// Second product of a block of keys (sums of values).
+    /// Emits the second product of a block of keys (weighted sums of values).
     pub(super) fn sums(&self, slot: &Expr) -> Vec<Statement> {
         if self.class.math == Math::Warpgroup {
             let mut out = vec![self.fragments()];
@@ -118,14 +118,14 @@ warpgroup_commit;
         vec![Statement::Scope(self.product_text(slot).statements(&[text]))]
     }
 
-    /// Declares registers for the weights as a left factor.
+    /// Declares registers for the weights as operand A.
     pub(super) fn fragments(&self) -> Statement {
         Statement::Registers { name: "w".into(), ty: Type::U32, shape: vec![self.class.block.keys / 16, 4] }
     }
 }
 
-/// All factors have been rounded to TF32 after their copy ([`crate::kernels::attention::emit::copied`]). Offsets are i32: signed additions cannot
-/// wrap around, so the compiler folds them into addressing.
+/// Rows, keys and values have been rounded to TF32 after their copy ([`crate::kernels::attention::emit::copied`]).
+/// Offsets are i32: signed additions cannot wrap around, so the compiler folds them into addressing.
 const SCORES_F32: &str = r"
 when SCORES_BY_FOURS {
     let left = i32(warp * (DEPTH * 16) + lane * 4);

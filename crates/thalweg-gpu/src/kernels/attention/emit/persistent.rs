@@ -12,13 +12,14 @@ use crate::kernels::attention::{AttentionClass, groups};
 use crate::kernels::gemm::emit::{next_place, registers};
 use crate::kernels::gemm::tma::TmaFactor;
 
-/// Registers of a producer thread: what three consumer warpgroups leave, or what it needs.
+/// Registers per thread of the producer warpgroup: with three consumer warpgroups, those that they leave; else as many
+/// as it needs.
 fn less(groups: u32) -> u32 {
     if groups > 2 { 32 } else { 24 }
 }
 
-/// Synchronization of warpgroups that multiply in turns; two warpgroups interleave without it. Measured on an H200,
-/// three warpgroups: named barriers are 2 % faster, except for causal masks, where they are 3 % slower.
+/// Synchronization of three warpgroups in the ping-pong schedule; two warpgroups interleave without it. Measured on an
+/// H200: named barriers are 2 % faster, except for causal masks, where they are 3 % slower.
 fn turns(class: &AttentionClass) -> Option<Rotation> {
     match (groups(class), &class.causal) {
         (..3, _) => None,
@@ -49,7 +50,7 @@ impl Attention<'_> {
         counts.into_iter().map(part).collect()
     }
 
-    /// Program of the block.
+    /// Emits the program of the block.
     pub(super) fn persistent(&self, factors: &[TmaFactor; 3]) -> Vec<Statement> {
         let (class, groups, stages) = (self.class, groups(self.class), self.class.stages());
         let (slot, before) = (u32("slot"), u32("before"));
@@ -142,7 +143,7 @@ var rows_phase = u32(0), slot = u32(0), slot_phase = u32(0), before = u32(0), be
 ";
 
 /// Loop over a block's tiles. Blocks take tiles forwards and backwards in alternate rounds, so that with causal masks
-/// all blocks get about the same number of steps; tiles that see most keys come first, across all products.
+/// all blocks get about the same number of steps; tiles that attend to most keys come first, across all products.
 const TILES: &str = r"
 var round = u32(0);
 for first: u32 in 0..tiles by blocks {

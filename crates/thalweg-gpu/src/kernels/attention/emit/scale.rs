@@ -1,9 +1,9 @@
-//! Score scaling folded into the exponent: where scores are multiplied by a number of the launch, as in `q·k/√d`, that
-//! number is merged with the factor that turns exponentials into powers of two. It is applied once a step instead of
-//! once a score.
+//! Score scaling folded into the exponent: where scores are multiplied by a scalar or constant, as in `q·k/√d`, that
+//! factor is merged with the one that turns exponentials into powers of two. It is applied once a step instead of once
+//! a score.
 //!
 //! In: the body of a visible score. Out: the body without the multiplication. The multiplication is done separately
-//! where the number is not above zero and therefore cannot be merged (maxima would become minima).
+//! where the factor is not above zero and therefore cannot be merged (maxima would become minima).
 
 use crate::ir::{Expr, Statement, Type};
 use crate::kernels::attention::AttentionClass;
@@ -15,7 +15,7 @@ use thalweg_kernel::{Body, Node, NodeId};
 
 /// A score scaling that may be folded.
 pub(super) struct Scaled {
-    /// Number of the score body that multiplies.
+    /// Index of the score body that multiplies.
     pub(super) number: usize,
     /// The scaling factor.
     factor: Expr,
@@ -23,8 +23,8 @@ pub(super) struct Scaled {
     pub(super) whole: Body,
 }
 
-/// Matches a product with a number of the launch: returns its node, the multiplicand, and the number, which no other
-/// node reads.
+/// Matches a multiplication by a scalar or constant that no other node reads. Returns the product's node, the
+/// multiplicand, and the factor.
 fn multiple(body: &Body, id: NodeId) -> Option<[NodeId; 3]> {
     let Node::Element { op: ElementOp::Mul, args: [a, b, _], dtype: DType::F32 } = body.nodes[id.index()] else {
         return None;
@@ -43,7 +43,7 @@ fn multiple(body: &Body, id: NodeId) -> Option<[NodeId; 3]> {
     }
 }
 
-/// Value of the number.
+/// Expression of a scalar or constant.
 fn number(body: &Body, id: NodeId, params: &BodyParams) -> Expr {
     match body.nodes[id.index()] {
         Node::Scalar { slot, dtype } => Expr::Scalar(dtype, params.scalar(slot)),
@@ -66,13 +66,13 @@ pub(super) fn scaled(class: &AttentionClass, params: &AttentionParams) -> Option
     }
     let body = |n: usize| &class.points[n].0.body;
     let root = |body: &Body| body.stores[0].node;
-    // A body that only passes the score on.
+    // A body that returns the score unchanged.
     let hands_on = |n: usize| matches!(body(n).nodes[root(body(n)).index()], Node::Load { .. });
     let last = class.points.len() - 1;
     let found = if last > 0 && hands_on(last) { last - 1 } else { last };
     let whole = match &class.causal {
         None => body(found),
-        // Where the mask hides nothing, the body is the variant of visible scores.
+        // Where the mask hides nothing, the variant of visible scores runs instead of the body.
         Some((n, seen)) if *n as usize == found => &seen.body,
         Some(_) => return None,
     };
@@ -82,7 +82,7 @@ pub(super) fn scaled(class: &AttentionClass, params: &AttentionParams) -> Option
 }
 
 impl Attention<'_> {
-    /// Statements that define the factor and how it is applied: `factor`, `joins`, `joined`, `by`.
+    /// Emits the factor and how it is applied: `factor`, `joins`, `joined`, `by`.
     pub(super) fn scale(&self) -> Vec<Statement> {
         let Some(scaled) = &self.scaled else { return vec![] };
         let constant = |x: f32| Expr::Constant(DType::F32, x.to_bits().into());
@@ -99,7 +99,8 @@ let joined = joins ? factor : one, by = joined * log2e;
 "])
     }
 
-    /// Statements after [`Scaled::whole`] that multiply by the factor where it is not folded into the exponent.
+    /// Emits the multiplication by the factor, after [`Scaled::whole`], for launches in which it is not folded into the
+    /// exponent.
     pub(super) fn scale_late(&self) -> Vec<Statement> {
         self.text()
             .value("joins", Expr::name("joins", Type::BOOL))

@@ -17,11 +17,11 @@ pub(super) struct Point {
     pub(super) declared: Vec<Statement>,
     /// Statements that compute the body.
     pub(super) compute: Vec<Statement>,
-    /// Variant for blocks of keys that the row sees whole, if it differs.
+    /// Variant for blocks of keys of which the causal mask hides none, if it differs.
     pub(super) seen: Option<Vec<Statement>>,
 }
 
-/// Tags in the names of the score bodies' accesses.
+/// Tags of the score bodies in the names of their accesses (`pa0`, `pb0`).
 const TAGS: [&str; 2] = ["a", "b"];
 
 /// A score body with its environment.
@@ -72,7 +72,8 @@ impl At<'_> {
         self.part.class.body.accesses[access].operand == Some(self.sums)
     }
 
-    /// Whether an access needs its index, by strides: recomputing it where it is used takes a few additions.
+    /// Whether an access needs its index and is strided: the index is recomputed where it is used, which takes a few
+    /// additions.
     fn is_placed(&self, access: usize, wants: Wanted) -> bool {
         wants.position && matches!(self.part.class.space.addressing[access], Addressing::Strided { .. })
     }
@@ -141,7 +142,7 @@ for u: i32 in 0..EACH unroll {
 "])
     }
 
-    /// Loads for the scores of a step.
+    /// Emits the loads for the scores of a step.
     fn fetch(&self, step: &Expr) -> Vec<Statement> {
         let (accesses, fetched) = (self.part.accesses(), self.fetched());
         if fetched.is_empty() {
@@ -185,7 +186,7 @@ for h: i32 in 0..2 unroll {
             .statements(&["if (step + 1) * KEYS <= i32(keys) { whole; } else { edge; }"])
     }
 
-    /// Computes the body for each score of a thread.
+    /// Emits the body for each score of a thread.
     fn compute(&self, body: &Body) -> Vec<Statement> {
         let (accesses, v) = (self.part.accesses(), self.lanes());
         let i32 = |n: u32| Expr::Number(n.into(), Type::I32);

@@ -9,7 +9,8 @@ use crate::kernels::gemm::emit::part::held;
 use thalweg_ir::DType;
 
 impl Attention<'_> {
-    /// State of the online softmax: a thread has a part of two rows, eight apart.
+    /// Emits the state of the online softmax: maximum and sum of two rows, eight apart. A thread has a part of the
+    /// scores of both.
     pub(super) fn row_begins(&self) -> Vec<Statement> {
         self.text().statements(&[r"
 when ONCE {
@@ -23,12 +24,12 @@ when ONCE {
 "])
     }
 
-    /// Computes the weights from the scores of step `step`, and updates the maximum and sum of each row. Where scores
-    /// have a factor that may be folded into the exponent, `by` includes it.
+    /// Emits the computation of weights from the scores of step `step`, and the update of the maximum and sum of each
+    /// row. Where scores have a factor that may be folded into the exponent, `by` includes it.
     ///
-    /// With bf16 and f16 factors, weights are powers of two of scaled scores: one fused multiply-add each. The rounding
-    /// of the scaled maximum changes all weights of a row by the same factor. Scores that overflow when they are scaled
-    /// (masks of the smallest number) take the slow path.
+    /// With bf16 and f16 operands, weights are powers of two of scaled scores: one fused multiply-add each. The
+    /// rounding of the scaled maximum changes all weights of a row by the same factor. Scores that overflow when they
+    /// are scaled (masks of the smallest number) take the slow path.
     pub(super) fn weigh(&self) -> Vec<Statement> {
         let constant = |x: f32| Expr::Constant(DType::F32, x.to_bits().into());
         let outside = if self.class.once.is_some() { constant(f32::NEG_INFINITY) } else { constant(0.0) };
@@ -43,7 +44,7 @@ when ONCE {
             .statements(&[OUTSIDE, WEIGH])
     }
 
-    /// Rescales the accumulators when the row's maximum has grown.
+    /// Emits the rescaling of the accumulators, for when the row's maximum has grown.
     pub(super) fn rescale(&self) -> Vec<Statement> {
         // Two warpgroups in a persistent block have issue slots to spare: testing first takes longer (measured on an
         // H200).
@@ -63,7 +64,7 @@ when ONCE {
 "])
     }
 
-    /// Final factor of a row's sums.
+    /// Emits the final factor of a row's sums.
     pub(super) fn row_ends(&self) -> Vec<Statement> {
         let Some((body, [max, sum])) = &self.class.once else { return vec![] };
         let top = Expr::Element { of: "top".into(), at: vec![i32("h")], ty: Type::Held(DType::F32) };

@@ -7,7 +7,8 @@ use crate::kernels::gemm::tma::TmaFactor;
 use crate::kernels::gemm::tma::boxes::Boxes;
 
 impl Attention<'_> {
-    /// TMA copies of a box of a factor, from these lines and terms on, to a stage of its range of shared memory.
+    /// Emits the TMA copies of a box of rows, keys or values, which begins at the given line and term, to a stage of
+    /// its range of shared memory.
     pub(super) fn boxes(
         &self,
         (factors, number): (&[TmaFactor; 3], usize),
@@ -39,7 +40,7 @@ impl Attention<'_> {
         [0, 1, 2].map(|n| self.class.layout(n)[1] * self.class.dtype.size() as u32)
     }
 
-    /// Program of a block of one consumer warpgroup.
+    /// Emits the program of a block of one consumer warpgroup.
     pub(super) fn tma(&self, factors: &[TmaFactor; 3]) -> Vec<Statement> {
         let (class, stages) = (self.class, self.class.stages());
         let none = || Expr::Number(0, Type::I32);

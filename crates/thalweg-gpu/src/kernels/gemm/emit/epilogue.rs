@@ -5,7 +5,7 @@
 //! pass together, some rows at a time, or each warp runs passes of its own.
 //!
 //! A warp may compute out of bounds, too (`warp`). Accumulators that are stored unchanged to rows of any alignment are
-//! stored in pairs (`stored_unaligned`). With interleaved columns of the right factor, threads own vectors of the result, and
+//! stored in pairs (`stored_unaligned`). With interleaved columns of B, threads own vectors of the result, and
 //! accumulators stay in registers (`interleaved`).
 
 mod interleaved;
@@ -29,8 +29,9 @@ const MAX_AHEAD: u32 = 8;
 /// Maximum number of warps of a block.
 const MAX_WARPS: u32 = 32;
 
-/// Epilogue after the main loop; `store_accumulators` stores the accumulators of pass `pass` to `sums`. It uses the variables `m`
-/// and `n`, `row0` and `column0` (of a warp `warp_row`), all i64, `product` and `t`, both u32, and the bytes `shared`.
+/// Emits the epilogue after the main loop; `store_accumulators` stores the accumulators of pass `pass` to `sums`. It
+/// uses the variables `m` and `n`, `row0` and `column0` (of a warp `warp_row`), all i64, `product` and `t`, both u32,
+/// and the bytes `shared`.
 pub fn statements(
     epilogue: &EpilogueShape<'_>,
     (params, fault): (&BodyParams, &FaultAddress),
@@ -42,8 +43,8 @@ pub fn statements(
     result.stored_unaligned().or_else(|| result.by_warp()).unwrap_or_else(|| result.by_points())
 }
 
-/// Epilogue on accumulators in registers: statements before the main loop (`within` surrounds those that read kernel
-/// arguments), and statements after it.
+/// Emits the epilogue on accumulators in registers: statements before the main loop (`within` surrounds those that read
+/// kernel arguments), and statements after it.
 pub fn interleaved(
     epilogue: &EpilogueShape<'_>,
     (params, fault): (&BodyParams, &FaultAddress),
@@ -54,7 +55,7 @@ pub fn interleaved(
     Epilogue { epilogue, part, store_accumulators: vec![] }.interleaved(within)
 }
 
-/// Stores the accumulators of each warp's 16 rows to shared memory, in `eights` blocks of eight columns.
+/// Emits stores of the accumulators of each warp's 16 rows to shared memory, in `eights` blocks of eight columns.
 pub fn store_accumulators_of_rows(epilogue: &EpilogueShape<'_>, eights: u32) -> Vec<Statement> {
     Text::new()
         .number("EIGHTS", eights)
@@ -71,7 +72,7 @@ for j: u32 in 0..EIGHTS unroll {
 "])
 }
 
-/// Stores the accumulators of a warp's pass to shared memory.
+/// Emits stores of the accumulators of a warp's pass to shared memory.
 pub fn store_accumulators_of_pass(
     epilogue: &EpilogueShape<'_>,
     cases: Vec<((Name, Vec<Expr>), u32)>,
@@ -100,7 +101,7 @@ impl Epilogue<'_> {
         matches!(self.epilogue.by, PassThreads::Warp { .. })
     }
 
-    /// Threads that run a pass together: a thread's number among them, and how many there are.
+    /// Index of a thread among those that run a pass together, and their number.
     fn threads(&self) -> (Expr, u32) {
         match self.epilogue.by {
             PassThreads::Block(threads) => (u32("t"), threads),
@@ -204,8 +205,8 @@ impl Epilogue<'_> {
         then(&Stand { position: &position, point, step, lanes: self.lanes() as usize })
     }
 
-    /// Statements for a vector: `own` is its accumulators, `number` the index of what was loaded. It is stored where
-    /// `inside` holds, if given.
+    /// Emits the body for a vector: `own` is its accumulators, `number` the index of what was loaded. Results are
+    /// stored where `inside` holds, if given.
     fn compute(&self, own: Expr, number: &[Expr], inside: Option<Expr>) -> Vec<Statement> {
         let (accesses, body, v) = (self.part.accesses(), &self.part.class.body, self.lanes() as usize);
         let stores = || body.stores.iter().map(|s| (s.access as usize, s.node));
@@ -224,7 +225,7 @@ impl Epilogue<'_> {
         out
     }
 
-    /// Epilogue that takes vectors one after the other.
+    /// Emits an epilogue that takes vectors one after the other.
     fn by_points(&self) -> Vec<Statement> {
         let (accesses, v) = (self.part.accesses(), self.lanes() as usize);
         let mut loads = vec![];

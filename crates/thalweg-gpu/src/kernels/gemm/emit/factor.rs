@@ -1,6 +1,7 @@
-//! Copies and prologues: how a factor is brought into shared memory, step by step.
+//! Operand loads of a tiled GEMM: copies and prologues that bring A and B (the *factors*) into shared memory, step by
+//! step.
 //!
-//! A factor in memory that is contiguous along one of its dimensions is copied asynchronously (`cp.async`), with
+//! An operand in memory that is contiguous along one of its dimensions is copied asynchronously (`cp.async`), with
 //! several steps in flight. One with strides of more dimensions is copied element by element. Any other is loaded to
 //! registers before the arithmetic of a step and computed after it.
 
@@ -16,18 +17,18 @@ use crate::kernels::gemm::emit::{IN_LINES, element_of, lines, of};
 use crate::kernels::gemm::params::{CopyParams, FactorParams, GemmParams};
 use crate::kernels::gemm::{FactorClass, GemmClass, LINE_ELEMENTS, Layout, Math};
 
-/// A factor of a tile.
+/// Emitter of an operand (A or B) of a tile.
 pub(super) enum Factor<'a> {
     Copied(Box<Copy>),
     Strided(Strided<'a>),
     Computed(Computed<'a>),
 }
 
-/// Tags in the names of a factor's accesses.
+/// Tags of A and B in the names of their accesses (`pa0`, `pb0`).
 const TAGS: [&str; 2] = ["a", "b"];
 
 impl<'a> Factor<'a> {
-    /// Factor `number` of a class.
+    /// Emitter of operand A (`number` 0) or B (1) of a class.
     pub(super) fn new(class: &'a GemmClass, params: &'a GemmParams, number: usize, native: Native<'a>) -> Factor<'a> {
         let fault = &params.problem.fault;
         let part = |class, params| BodyEmitter { class, params, fault, tag: TAGS[number], native };
@@ -45,7 +46,7 @@ impl<'a> Factor<'a> {
         }
     }
 
-    /// Declarations before the main loop.
+    /// Emits the declarations before the main loop.
     pub(super) fn declared(&self) -> Vec<Statement> {
         match self {
             Factor::Copied(copy) => copy.declared(),
@@ -54,7 +55,7 @@ impl<'a> Factor<'a> {
         }
     }
 
-    /// Start of a step's copies or loads; arguments: number of the step, and its pipeline stage.
+    /// Emits the start of a step's copies or loads; arguments: index of the step, and its pipeline stage.
     pub(super) fn early(&self, step: Expr, slot: Expr) -> Vec<Statement> {
         vec![Statement::Scope(match self {
             Factor::Copied(copy) => copy.step(step, slot),
@@ -63,7 +64,7 @@ impl<'a> Factor<'a> {
         })]
     }
 
-    /// Rest of a step's work after its loads have arrived.
+    /// Emits the rest of a step's work, after its loads have arrived.
     pub(super) fn late(&self, slot: Expr) -> Vec<Statement> {
         let all = match self {
             Factor::Copied(_) => vec![],
@@ -73,7 +74,7 @@ impl<'a> Factor<'a> {
         if all.is_empty() { all } else { vec![Statement::Scope(all)] }
     }
 
-    /// Preparation of a step, one round of all pipeline stages ahead.
+    /// Emits the preparation of a step, one round of all pipeline stages ahead: the table of a strided operand's terms.
     pub(super) fn prepare(&self, step: Expr, slot: Expr) -> Vec<Statement> {
         match self {
             Factor::Strided(strided) => vec![Statement::Scope(strided.terms(step, slot))],
@@ -85,7 +86,7 @@ impl<'a> Factor<'a> {
 /// Layout of copied elements in shared memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Placing {
-    /// Neighbours stay neighbours.
+    /// Unchanged: neighbours in memory are neighbours in shared memory.
     Kept,
     /// Transposed: neighbours in memory are a pitch apart.
     Transposed,
@@ -96,31 +97,31 @@ pub enum Placing {
 /// A dimension of a copy.
 #[derive(Clone)]
 pub struct Side {
-    /// Elements per step.
+    /// Number of elements per step.
     pub count: u32,
-    /// First element of all steps, an i32.
+    /// Index of the first element in step 0, an i32.
     pub first: Expr,
-    /// Increment per step.
+    /// Increment of the first element per step.
     pub step: u32,
     /// Extent of the whole dimension, an i64.
     pub most: Expr,
 }
 
-/// A factor that is copied to shared memory asynchronously (`cp.async`).
+/// An operand that is copied to shared memory asynchronously (`cp.async`).
 pub struct Copy {
-    /// Number of the factor, a suffix of names.
+    /// Index of the operand, a suffix of names. GEMM: A 0, B 1; attention: rows 0, keys 1, values 2.
     pub number: usize,
     /// Element type in memory.
     pub element: Type,
     /// Bytes of an element.
     pub size: u32,
-    /// Lines: rows of the left factor, columns of the right one.
+    /// Lines: rows of A, columns of B.
     pub lines: Side,
     /// Terms (K).
     pub terms: Side,
     /// Number of threads that copy.
     pub threads: u32,
-    /// Whether terms are neighbours in memory.
+    /// Whether terms are neighbours in memory (K-major).
     pub along: bool,
     /// Layout in shared memory.
     pub placing: Placing,
@@ -128,7 +129,7 @@ pub struct Copy {
     pub pitch: u32,
     /// Elements per pipeline stage.
     pub all: u32,
-    /// Its kernel arguments.
+    /// Kernel arguments of the copy.
     pub params: CopyParams,
 }
 
@@ -138,7 +139,7 @@ impl Copy {
         if self.along { (&self.lines, &self.terms) } else { (&self.terms, &self.lines) }
     }
 
-    /// Reads a DSL text with the names of this copy; `#` in it is the factor's number.
+    /// Parses a DSL text with the names of this copy; `#` in it is the operand's index.
     fn text(&self, template: &str, extend: impl FnOnce(Text<'_>) -> Text<'_>) -> Vec<Statement> {
         let Copy { number, threads, pitch, all, size, .. } = *self;
         let (outer, inner) = self.sides();
@@ -178,7 +179,7 @@ impl Copy {
         extend(text).statements(&[IN_LINES, &template.replace('#', &number.to_string())])
     }
 
-    /// Declarations before the main loop.
+    /// Emits the declarations before the main loop.
     pub fn declared(&self) -> Vec<Statement> {
         let mut out = vec![
             Statement::Operand { name: of("factor", self.number), ty: self.element, param: self.params.address.slot() },
@@ -190,7 +191,7 @@ impl Copy {
         out
     }
 
-    /// Copies of a step; arguments: number of the step, and its pipeline stage, each an i32.
+    /// Emits the copies of a step; arguments: index of the step, and its pipeline stage, each an i32.
     pub fn step(&self, step: Expr, slot: Expr) -> Vec<Statement> {
         let transposed = self.placing == Placing::Transposed;
         let (_, inner) = self.sides();
@@ -200,19 +201,19 @@ impl Copy {
         self.text(template, |text| text.value("step", step).value("slot", slot))
     }
 
-    /// Rounds the elements that a thread has copied in a step from f32 to TF32: once, instead of at every
-    /// multiplication.
+    /// Emits the rounding from f32 to TF32 of the elements that a thread has copied in a step: once, instead of at
+    /// every multiplication.
     pub fn round(&self, slot: Expr) -> Vec<Statement> {
         self.text(ROUND, |text| text.value("slot", slot).function("tf32", |x| Routine::Tf32.of(x.to_vec())))
     }
 
-    /// Rounds the rows of a block to TF32, and stores them in fragment order
-    /// ([`crate::kernels::attention::AttentionClass::scores_by_fours`]). All threads of the block must call it.
+    /// Emits code that rounds the rows of a block to TF32, and stores them in fragment order
+    /// ([`crate::kernels::attention::AttentionClass::scores_by_fours`]). All threads of the block must run it.
     pub fn round_to_fragments(&self) -> Vec<Statement> {
         self.text(ROUND_TO_FRAGMENTS, |text| text.function("tf32", |x| Routine::Tf32.of(x.to_vec())))
     }
 
-    /// Whether a thread takes a single line, so that the distance to the next one does not matter.
+    /// Whether a thread copies along a single line per step, so that the stride between its lines does not matter.
     fn outer_once(&self) -> bool {
         let (outer, inner) = self.sides();
         inner.count / (16 / self.size) * outer.count == self.threads
@@ -281,7 +282,8 @@ for u: i32 in 0..EACH unroll {
 }
 ";
 
-/// Copy of a factor of a tiled GEMM.
+/// Returns the asynchronous copy of operand A (`number` 0) or B (1) of a tiled GEMM: its dimensions, and its layout in
+/// shared memory.
 fn copied(class: &GemmClass, number: usize, along: bool, params: CopyParams) -> Copy {
     let (tall, first, most) = lines(class, number);
     let Layout { along: kept, pitch, all } = class.layout(number);
@@ -307,7 +309,7 @@ fn copied(class: &GemmClass, number: usize, along: bool, params: CopyParams) -> 
     }
 }
 
-/// A factor that is computed by its body (prologue).
+/// An operand that is computed by its body (prologue).
 pub(super) struct Computed<'a> {
     tile: &'a GemmClass,
     number: usize,
@@ -341,8 +343,7 @@ impl Computed<'_> {
         out
     }
 
-    /// Environment of the DSL texts. Rows of the left factor's domain are lines and its columns terms; for the right
-    /// factor it is the reverse.
+    /// Environment of the DSL texts. Rows of A's domain are lines and its columns terms; for B it is the reverse.
     fn text(&self, step: Expr) -> Text<'static> {
         let (tall, first, most) = lines(self.tile, self.number);
         let (terms, v) = (self.tile.tile.k, self.lanes());
@@ -384,7 +385,7 @@ impl Computed<'_> {
         then(&Stand { position: &position, point, step, lanes: self.lanes() as usize })
     }
 
-    /// Loads the elements of a step.
+    /// Emits the loads of a step's elements.
     fn fetch(&self, step: Expr) -> Vec<Statement> {
         let (accesses, wants) = (self.part.accesses(), wanted(&self.part.class.body));
         let u = [Expr::name("u", Type::U32)];
@@ -397,7 +398,7 @@ impl Computed<'_> {
         out
     }
 
-    /// Computes a step's elements and stores them to shared memory.
+    /// Emits the computation of a step's elements, and their stores to shared memory.
     fn put(&self, slot: Expr) -> Vec<Statement> {
         let (accesses, body) = (self.part.accesses(), &self.part.class.body);
         let u = [Expr::name("u", Type::U32)];

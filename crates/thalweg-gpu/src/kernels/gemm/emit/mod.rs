@@ -1,11 +1,11 @@
-//! Fused GEMM: tiles of the result, whose factors are copied or computed into shared memory a few terms at a time, and
-//! whose accumulators are passed to the epilogue through shared memory. docs/gpu-contractions.md explains the design.
+//! Fused GEMM: tiles of the result, whose operands A and B (the *factors*) are copied or computed into shared memory a
+//! few terms at a time, and whose accumulators are passed to the epilogue through shared memory.
+//! docs/gpu-contractions.md explains the design.
 //!
-//! In: a [`GemmClass`]. Out: a program. Nothing here knows sizes; `gemm::select` chooses the class of a
-//! contraction.
+//! In: a [`GemmClass`]. Out: a program. Nothing here knows sizes; `gemm::select` chooses the class of a contraction.
 //!
-//! * `factor`: copies or computes a factor into shared memory; `strided`: a factor with more dimensions than a matrix.
-//!   `multiply`: the arithmetic. `epilogue`: the epilogue. `part`: shared by all bodies.
+//! * `factor`: copies or computes an operand into shared memory; `strided`: an operand with more dimensions than a
+//!   matrix. `multiply`: the arithmetic. `epilogue`: the epilogue. `part`: bodies of prologues and epilogue.
 
 pub mod epilogue;
 pub mod factor;
@@ -21,12 +21,13 @@ use crate::kernels::gemm::params::{BatchParams, GemmParams, ProblemParams};
 use crate::kernels::gemm::{GemmClass, Math, Tile};
 use thalweg_ir::{DType, ElementOp};
 
-/// Element type in shared memory: the memory format where tensor cores take narrow floats.
+/// Element type in shared memory: the memory format where tensor cores take bf16 or f16.
 pub(crate) fn element_of(class: &GemmClass) -> Type {
     if class.math.is_narrow() { Type::Stored(class.dtype) } else { Type::Held(class.dtype) }
 }
 
-/// Lines of a tile of a factor: their number, the first one (an i32), and the number of the whole factor (an i64).
+/// Lines (rows of A, columns of B) of an operand's tile: their number, the index of the first one (an i32), and the
+/// number of all lines of the operand (an i64).
 pub(crate) fn lines(class: &GemmClass, number: usize) -> (u32, Expr, Expr) {
     let (tall, first, most) = if number == 0 { (class.tile.m, "row0", "m") } else { (class.tile.n, "column0", "n") };
     (tall, Expr::name(first, Type::I64).to(Type::I32), Expr::name(most, Type::I64))
@@ -39,17 +40,17 @@ const IN_LINES: &str = r"
 fn in_lines(outer, outers, inner) = inner / LINE * (outers * LINE) + outer * LINE + ((inner % LINE / 8 ^ outer & 7) * 8);
 ";
 
-/// Name with a factor's number.
+/// Name with the index of an operand or of a dimension as suffix: `s0`.
 pub(crate) fn of(name: &str, number: usize) -> Name {
     format!("{name}{number}")
 }
 
-/// Declares a range of the dynamic shared memory.
+/// Declares an array over a range of the dynamic shared memory.
 pub(crate) fn shared_part(name: Name, ty: Type, elements: u32, at: u32) -> Statement {
     Statement::SharedPart { name, ty, shape: vec![elements], of: "shared".into(), at }
 }
 
-/// Statements that compute a tile's coordinates from its number: `product` of the batch, `row0`, `column0`.
+/// Emits the computation of a tile's coordinates from its linear index: `product` of the batch, `row0`, `column0`.
 pub fn which_tile(params: &ProblemParams, number: Expr, [m, n]: [u32; 2]) -> Vec<Statement> {
     let tiles = [&params.row_tiles, &params.column_tiles].map(|tiles| tiles.read(Type::U32));
     let [high, wide] = tiles;
@@ -67,7 +68,7 @@ let row0 = i64(first + within % rows) * M, column0 = i64(within / rows) * N;
 "])
 }
 
-/// Offset of product `product` of the batch in each of `factors` factors, `batch0` and so on, of type `ty`.
+/// Emits the offset of product `product` of the batch in each operand: `batch0`, `batch1`, …, of type `ty`.
 pub(crate) fn batches_of(factors: usize, batch: &[BatchParams], ty: Type) -> Vec<Statement> {
     let (mut out, mut rest) = (vec![], Expr::name("product", Type::U32));
     let mut moved = vec![vec![]; factors];
@@ -83,7 +84,7 @@ pub(crate) fn batches_of(factors: usize, batch: &[BatchParams], ty: Type) -> Vec
     out
 }
 
-/// Advances to the next of `stages` pipeline stages; the phase flips when they wrap around.
+/// Emits the advance to the next of `stages` pipeline stages; the phase flips when they wrap around.
 pub(crate) fn next_place(place: &str, phase: &str, stages: u32) -> Vec<Statement> {
     let text = Text::new().number("STAGES", stages);
     let [own, phase] = [place, phase].map(|name| Expr::name(name, Type::U32));
@@ -92,20 +93,20 @@ pub(crate) fn next_place(place: &str, phase: &str, stages: u32) -> Vec<Statement
         .statements(&["place += 1; if place == STAGES { place = 0; phase ^= 1; }"])
 }
 
-/// Registers of a multiprocessor, and maximum number of a consumer thread.
+/// Registers of a multiprocessor, and maximum registers of a consumer thread.
 const REGISTERS: u32 = 65536;
 const MAX_REGISTERS: u32 = 240;
 
 /// Registers per consumer thread of `groups` warpgroups, where the producer warpgroup keeps only `less` (`setmaxnreg`).
-/// All share the block's allocation at launch, which is the same for each thread: who requests more than that waits
-/// forever.
+/// All warpgroups share the block's allocation at launch, which is the same for each thread: a warpgroup that requests
+/// more than is left waits forever.
 pub(crate) fn registers(groups: u32, less: u32) -> u32 {
     let eights = |n: u32| n / 8 * 8;
     let first = eights(REGISTERS / (128 * (groups + 1)));
     eights((first * (groups + 1) - less) / groups).min(MAX_REGISTERS)
 }
 
-/// Nested loops over a thread's accumulators: their indices, and their number among them.
+/// Emits nested loops over a thread's accumulators. `body` gets the loop indices, and the accumulator's linear index.
 pub(crate) fn each_sum(shape: &[u32], body: impl FnOnce(Vec<Expr>, Expr) -> Vec<Statement>) -> Vec<Statement> {
     let index = |d: usize| Expr::name(of("u", d), Type::I32);
     let at: Vec<Expr> = (0..shape.len()).map(index).collect();
@@ -119,7 +120,7 @@ pub(crate) fn each_sum(shape: &[u32], body: impl FnOnce(Vec<Expr>, Expr) -> Vec<
     })
 }
 
-/// A tiled GEMM that is being generated.
+/// Emitter of a tiled GEMM.
 struct Tiles<'a> {
     class: &'a GemmClass,
     params: &'a GemmParams,
@@ -129,7 +130,7 @@ struct Tiles<'a> {
     factors: [Factor<'a>; 2],
 }
 
-/// The kernel.
+/// Builds the kernel of a class key.
 pub fn kernel(class: &GemmClass, native: Native) -> Kernel {
     let (params, layout) = GemmParams::new(class);
     let factors = [0, 1].map(|f| Factor::new(class, &params, f, native));
@@ -161,7 +162,7 @@ impl Tiles<'_> {
         Type::Held(self.class.sums)
     }
 
-    /// Zeroes the accumulators.
+    /// Emits zeroing of the accumulators.
     fn cleared(&self) -> Vec<Statement> {
         let zero = Expr::Constant(self.class.sums, 0);
         each_sum(&self.shape, |at, _| {
@@ -169,7 +170,7 @@ impl Tiles<'_> {
         })
     }
 
-    /// Prologue: coordinates and declarations.
+    /// Emits the statements before the main loop: coordinates of the tile, and declarations.
     fn begin(&self) -> Vec<Statement> {
         let class = self.class;
         let Tile { m, n, k, stages, .. } = class.tile;
@@ -198,7 +199,7 @@ when SPLIT {
         out
     }
 
-    /// Main loop over the terms, software-pipelined with `stages` steps in flight.
+    /// Emits the main loop over the terms, software-pipelined with `stages` steps in flight.
     fn turns(&self) -> Vec<Statement> {
         let (class, factors) = (self.class, &self.factors);
         let stages = class.tile.stages;
@@ -244,8 +245,8 @@ copies_wait(0);
 "])
     }
 
-    /// Split-K reduction: every block stores its partial accumulators in scratch memory, by thread, and the last block
-    /// to finish adds them all in order. The other blocks exit here.
+    /// Emits the split-K reduction: every block stores its partial accumulators in scratch memory, by thread, and the
+    /// last block to finish adds them all in order. The other blocks exit here.
     fn reduce_splits(&self) -> Vec<Statement> {
         let (class, ty) = (self.class, self.sum());
         let (threads, all) = (class.tile.threads(), class.sums_of_thread() * class.tile.threads());

@@ -1,4 +1,4 @@
-//! Arithmetic of a step on factors in shared memory: by tensor cores, or by CUDA cores in order.
+//! Arithmetic of a step on operands in shared memory: by tensor cores, or by CUDA cores in order.
 
 use crate::dsl::Text;
 use crate::ir::{Definition, Expr, Routine, Statement, Type};
@@ -6,7 +6,7 @@ use crate::kernels::gemm::emit::element_of;
 use crate::kernels::gemm::{GemmClass, LINE, LINE_ELEMENTS, Math, Tile};
 use thalweg_ir::DType;
 
-/// Threads along columns of a block on CUDA cores.
+/// Threads of a block along columns, on CUDA cores.
 const COLUMN_THREADS: u32 = 16;
 
 /// Dimensions of a thread's accumulator registers. On tensor cores the last one is the four accumulators of an
@@ -27,7 +27,7 @@ pub(super) fn definitions(class: &GemmClass) -> Vec<Definition> {
     (class.math == Math::Warpgroup).then(of).into_iter().collect()
 }
 
-/// Whether lines of the factors are contiguous in shared memory instead of terms.
+/// Whether lines (M of A, N of B) rather than terms (K) are contiguous in shared memory, for each operand.
 fn lines_contiguous(class: &GemmClass) -> [bool; 2] {
     [0, 1].map(|f| !class.layout(f).along)
 }
@@ -68,7 +68,7 @@ fn text(class: &GemmClass) -> Text<'static> {
         .function("tf32", |x| Routine::Bits.of([Routine::Tf32.of(x.to_vec())]))
 }
 
-/// Statements of a step.
+/// Emits the multiplications of a step.
 pub(super) fn step(class: &GemmClass) -> Vec<Statement> {
     match class.math {
         Math::Warpgroup => warpgroup(class),
@@ -156,8 +156,8 @@ for p: u32 in 0..TERMS by 16 unroll {
 }
 ";
 
-/// Multiplications of a warpgroup: its 64 rows by all columns. Contiguous lines are either terms, or 64 rows or columns
-/// at a time.
+/// Emits the multiplications of a warpgroup: its 64 rows by all columns. Contiguous lines are either terms, or 64 rows
+/// or columns at a time.
 fn warpgroup(class: &GemmClass) -> Vec<Statement> {
     let Tile { n, k, .. } = class.tile;
     let [left, right] = lines_contiguous(class);
@@ -186,7 +186,7 @@ warpgroup_commit;
     vec![Statement::Scope(body)]
 }
 
-/// Stores the accumulators of pass `pass` to `sums` in shared memory, from the threads that have them.
+/// Emits stores of the accumulators of pass `pass` to `sums` in shared memory, from the threads that have them.
 pub(super) fn store_accumulators(class: &GemmClass) -> Vec<Statement> {
     let high = match class.math {
         Math::Plain => (class.tile.m / COLUMN_THREADS).min(4),

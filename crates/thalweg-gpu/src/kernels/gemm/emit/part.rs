@@ -11,14 +11,14 @@ use crate::params::FaultAddress;
 use thalweg_ir::DType;
 use thalweg_kernel::Body;
 
-/// A body with its environment.
+/// Emitter of a body: class, kernel arguments, and tag in names.
 #[derive(Clone, Copy)]
 pub(crate) struct BodyEmitter<'a> {
     pub(crate) class: &'a BodyClass,
     pub(crate) params: &'a BodyParams,
-    /// Argument with the fault slot.
+    /// Kernel argument of the fault slot.
     pub(crate) fault: &'a FaultAddress,
-    /// Tag in the names of its accesses.
+    /// Tag in the names of the body's accesses: `a` in `pa0`.
     pub(crate) tag: &'static str,
     pub(crate) native: Native<'a>,
 }
@@ -38,7 +38,7 @@ impl<'a> BodyEmitter<'a> {
         Type::index(self.class.space.wide)
     }
 
-    /// Coordinates of a point, from the numbers of its product, row and column.
+    /// Emits the coordinates of a point, from the indices of its product, row and column.
     pub(crate) fn decomposed(&self, [product, row, column]: [Expr; 3]) -> Vec<Statement> {
         let (space, params) = (&self.class.space, &self.params.space);
         let [batch, rows] = self.class.groups.map(usize::from);
@@ -48,7 +48,7 @@ impl<'a> BodyEmitter<'a> {
             .collect()
     }
 
-    /// Offset of an access, where the coordinates are known.
+    /// Offset of an access, from the coordinates that [`BodyEmitter::decomposed`] defines.
     pub(crate) fn position(&self, access: usize) -> Expr {
         let space = &self.class.space;
         let all = offset(space, &self.params.space, access, 0..space.rank(), "i");

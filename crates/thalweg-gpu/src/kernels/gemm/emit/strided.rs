@@ -1,4 +1,4 @@
-//! Strided factors: read by strides of several dimensions, like the windows of a convolution, and copied element by
+//! Strided operands: read by strides of several dimensions, like the windows of a convolution, and copied element by
 //! element without arithmetic.
 //!
 //! The offset of an element is that of its line plus that of its term (implicit GEMM). A thread has the same line in
@@ -15,18 +15,18 @@ use crate::kernels::gemm::{GemmClass, LINE_ELEMENTS, Layout, Math};
 use std::ops::Range;
 use thalweg_ir::DType;
 
-/// A strided factor.
+/// Emitter of a strided operand.
 pub(super) struct Strided<'a> {
     class: &'a GemmClass,
     number: usize,
     part: BodyEmitter<'a>,
-    /// Whether elements that are near each other in memory are terms.
+    /// Whether elements that are near each other in memory are terms rather than lines.
     along: bool,
     /// Neighbouring elements per thread: two elements of two bytes are a word of shared memory.
     side: u32,
     /// Threads along the inner dimension.
     across: u32,
-    /// Number of iterations of all threads over a step, and outer distance between two iterations.
+    /// Number of iterations of all threads over a step, and distance between two iterations along the outer dimension.
     each: u32,
     apart: u32,
 }
@@ -43,7 +43,7 @@ impl<'a> Strided<'a> {
         Strided { class, number, part, along, side, across, each, apart }
     }
 
-    /// Access that loads the factor.
+    /// Access that loads the operand.
     fn read(&self) -> usize {
         let wants = wanted(&self.part.class.body);
         wants.iter().position(|w| w.load).expect("a strided factor is loaded")
@@ -65,7 +65,7 @@ impl<'a> Strided<'a> {
         }
     }
 
-    /// Reads a DSL text; `#` in it is the factor's number, and `elements` the operand.
+    /// Parses a DSL text; `#` in it is the operand's index, and `elements` the operand in memory.
     fn text(&self, template: &str, extend: impl FnOnce(Text<'_>) -> Text<'_>) -> Vec<Statement> {
         let (tall, first, most) = lines(self.class, self.number);
         let Layout { along: kept, pitch, all } = self.class.layout(self.number);
@@ -107,8 +107,8 @@ impl<'a> Strided<'a> {
         extend(text).statements(&[IN_LINES, COORDINATES, &template])
     }
 
-    /// Declarations and tables: the offsets of the thread's own lines, and the table of terms for all steps of the
-    /// first round.
+    /// Emits declarations and tables: the offsets of the thread's own lines, and the table of terms for all steps of
+    /// the first round.
     pub(super) fn declared(&self) -> Vec<Statement> {
         let wants = wanted(&self.part.class.body);
         let [batch, rows] = self.part.class.groups.map(usize::from);
@@ -138,7 +138,7 @@ impl<'a> Strided<'a> {
         out
     }
 
-    /// Fills the table of a step's terms.
+    /// Emits the fill of the table of a step's terms.
     pub(super) fn terms(&self, step: Expr, slot: Expr) -> Vec<Statement> {
         let [batch, rows] = self.part.class.groups.map(usize::from);
         let (columns, rank) = (batch + rows, self.part.class.space.rank());
@@ -149,7 +149,7 @@ impl<'a> Strided<'a> {
         })
     }
 
-    /// Start of a step's copies or loads.
+    /// Emits the start of a step's copies or loads.
     pub(super) fn early(&self, step: Expr, slot: Expr) -> Vec<Statement> {
         let template = if self.class.math.is_narrow() { FETCH } else { COPY };
         let dtype = self.class.dtype;
@@ -158,7 +158,7 @@ impl<'a> Strided<'a> {
         self.text(template, |text| text.value("step", step).value("slot", slot).function("raw", raw))
     }
 
-    /// Stores of a step after its loads have arrived.
+    /// Emits the stores of a step after its loads have arrived.
     pub(super) fn late(&self, slot: Expr) -> Vec<Statement> {
         if !self.class.math.is_narrow() {
             return vec![];

@@ -1,4 +1,4 @@
-//! TMA copies of boxes of a factor by its tensor map, in slices of 64 neighbours.
+//! TMA copies of boxes of an operand by its tensor map, in slices of 64 neighbours.
 
 use crate::ir::{Action, Expr, Name, Slot, Statement, Type};
 use crate::kernels::gemm::LINE_ELEMENTS;
@@ -7,26 +7,26 @@ use crate::kernels::gemm::tma::TmaFactor;
 use crate::kernels::gemm::tma::params::FactorDimsParams;
 use crate::params::Divisor;
 
-/// A box of a factor to copy.
+/// A box of an operand to copy.
 pub(crate) struct Boxes<'a> {
     pub(crate) factor: TmaFactor,
-    /// Number of the factor, for names. The variable `batch` with that number is the index of the product among the
-    /// factor's matrices, of the type below, a u32 or an i64.
+    /// Index of the operand, a suffix of names. The variable `batch` with that suffix is the index of the product among
+    /// the operand's matrices, of the type below, a u32 or an i64.
     pub(crate) number: usize,
     pub(crate) batch: Type,
-    /// Sizes of its dimensions, and its tensor map.
+    /// Sizes of the operand's dimensions, and its tensor map.
     pub(crate) dims: &'a FactorDimsParams,
     pub(crate) map: Slot,
     /// Number of lines and terms of a step, and the first line and term.
     pub(crate) counts: [u32; 2],
     pub(crate) first: [Expr; 2],
-    /// Index in the shared array of the factor, an i32 or a u32, and the mbarrier of the copy.
+    /// Index in the shared array of the operand, an i32 or a u32, and the mbarrier of the copy.
     pub(crate) to: Expr,
     pub(crate) barrier: (Name, Expr),
 }
 
-/// Statements that decompose a number along `dims` dimensions, of all but the outermost of which `sizes` are the sizes.
-/// Returns the coordinates, the innermost first.
+/// Emits the decomposition of a linear index into coordinates of `dims` dimensions; `sizes` are those of all but the
+/// outermost. Also returns the coordinates, the innermost first.
 fn decomposed(number: Expr, name: &str, dims: u8, sizes: &[Divisor]) -> (Vec<Statement>, Vec<Expr>) {
     let (mut out, mut parts, mut rest) = (vec![], vec![], number);
     for (d, size) in (1..).zip(sizes.iter().rev()) {
@@ -42,7 +42,7 @@ fn decomposed(number: Expr, name: &str, dims: u8, sizes: &[Divisor]) -> (Vec<Sta
 }
 
 impl Boxes<'_> {
-    /// Statements that issue the copies.
+    /// Emits the statements that issue the copies.
     pub(crate) fn statements(&self) -> Vec<Statement> {
         let Boxes { factor, number, dims, counts: [lines, terms], .. } = *self;
         let (mut out, batch) = decomposed(Expr::name(of("batch", number), self.batch), "b", factor.batch, &dims.batch);
@@ -58,7 +58,7 @@ impl Boxes<'_> {
             out.extend(of_lines);
             out.extend(of_terms);
             if factor.interleaved > 0 {
-                // The inner dimensions of an interleaved factor (pairs, their positions in vectors, neighbouring
+                // The inner dimensions of an interleaved operand (pairs, their positions in vectors, neighbouring
                 // vectors) are copied whole.
                 let zero = || Expr::Number(0, Type::I32);
                 let block = Expr::Number(4 * i64::from(factor.interleaved), Type::I32);

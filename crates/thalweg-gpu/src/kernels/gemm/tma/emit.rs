@@ -1,10 +1,10 @@
-//! Warp-specialized persistent TMA GEMM: a producer thread copies the factors by TMA, and two consumer teams compute a
+//! Warp-specialized persistent TMA GEMM: a producer thread copies the operands by TMA, and two consumer teams compute a
 //! tile each, so that one multiplies while the other runs its epilogue (ping-pong).
 //!
 //! In: a [`TmaGemmClass`]. Out: a program. docs/gpu-contractions.md explains the design.
 //!
-//! A launch may have several products with one left factor and one shape (grouped GEMM): their arguments
-//! follow each other, and tiles are numbered through all of them.
+//! A launch may have several products with one left operand and one shape (grouped GEMM): their arguments follow each
+//! other, and tiles are numbered through all of them.
 
 use crate::dsl::Text;
 use crate::emit::loops::Native;
@@ -28,7 +28,7 @@ struct TmaGemm<'a> {
     words: usize,
 }
 
-/// The kernel.
+/// Builds the kernel of a class key.
 pub fn kernel(class: &TmaGemmClass, native: Native) -> Kernel {
     let (params, layout) = TmaGemmParams::new(class);
     let words = layout.words();
@@ -55,7 +55,7 @@ pub fn kernel(class: &TmaGemmClass, native: Native) -> Kernel {
 }
 
 impl TmaGemm<'_> {
-    /// Whether lines of the factors are contiguous in shared memory instead of terms.
+    /// Whether lines (M of A, N of B) rather than terms (K) are contiguous in shared memory, for each operand.
     fn lines_contiguous(&self) -> [bool; 2] {
         self.class.factors.map(|f| !f.along)
     }
@@ -64,7 +64,7 @@ impl TmaGemm<'_> {
         self.class.products > 1
     }
 
-    /// Statements that read the arguments of one of several products.
+    /// Wraps statements so that they read the arguments of the current one of several products (grouped GEMM).
     fn within(&self, body: Vec<Statement>) -> Vec<Statement> {
         match self.several() {
             true => vec![Statement::Within(Expr::name("own_words", Type::U32), body)],
@@ -72,7 +72,7 @@ impl TmaGemm<'_> {
         }
     }
 
-    /// Ranges of shared memory: factors and mbarriers.
+    /// Emits the declarations of ranges of shared memory: operands and mbarriers.
     fn begin(&self) -> Vec<Statement> {
         let (class, stages) = (self.class, self.class.tile.stages);
         let element = Type::Stored(class.dtype);
@@ -83,13 +83,13 @@ impl TmaGemm<'_> {
             shared_part("s0".into(), element, all[0], 0),
             shared_part("s1".into(), element, all[1], all[0] * 2),
             shared_part("full".into(), Type::U64, stages, barriers),
-            // The mbarriers of turns follow those of stages.
+            // The mbarriers of the ping-pong schedule follow those of the stages.
             shared_part("empty".into(), Type::U64, stages + 2, barriers + 8 * stages),
             shared_part("turns".into(), Type::U64, 2, barriers + 16 * stages),
         ]
     }
 
-    /// Stores the accumulators of an epilogue pass from a warp's registers to shared memory.
+    /// Emits stores of the accumulators of an epilogue pass from a warp's registers to shared memory.
     fn store_accumulators(&self) -> Vec<Statement> {
         let epilogue = self.class.epilogue();
         let lines_contiguous = self.class.tile.n / epilogue.columns;
@@ -100,7 +100,7 @@ impl TmaGemm<'_> {
         epilogue::store_accumulators_of_pass(&epilogue, (0..epilogue.passes).map(case).collect())
     }
 
-    /// TMA copies of a step of a factor, or (`rest`) of the right factor's last lines, which do not fill a tile.
+    /// Emits the TMA copies of a step of an operand, or (`rest`) of B's last lines, which do not fill a tile.
     fn copies(&self, number: usize, rest: bool) -> Vec<Statement> {
         let (class, params) = (self.class, &self.params);
         let factor = class.factors[number];
@@ -127,8 +127,8 @@ impl TmaGemm<'_> {
         self.within(boxes.statements())
     }
 
-    /// Multiplications of a step. The 64 rows of an instruction are either so many lines of terms, or a slice of each
-    /// term's line.
+    /// Emits the multiplications of a step. The 64 rows of an instruction are either 64 lines of terms (K-major), or a
+    /// slice of each term's line (M-major).
     fn multiply(&self) -> Vec<Statement> {
         let class = self.class;
         let [left, right] = self.lines_contiguous();
@@ -283,7 +283,8 @@ for i: i32 in 0..steps {
 }
 ";
 
-/// Consumers: the two teams take tiles in turns.
+/// Main loop of the consumers, in a ping-pong schedule: the first team computes the even tiles of the block, the second
+/// the odd ones. One team multiplies while the other runs its epilogue.
 const COMPUTE: &str = r"
 if own % 2 != team {
     let behind = slot + u32(steps);

@@ -19,15 +19,15 @@ pub const BARRIER: u32 = 8;
 pub struct TmaTile {
     /// Consumer warpgroups per tile, one or two. Two divide its rows.
     pub team: u32,
-    /// Rows: 64 or 128.
+    /// Number of rows: 64 or 128.
     pub m: u32,
-    /// Columns.
+    /// Number of columns.
     pub n: u32,
     /// Pipeline stages in shared memory.
     pub stages: u32,
 }
 
-/// Memory layout of a factor.
+/// Memory layout of an operand (A or B).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TmaFactor {
     /// Whether terms are neighbours in memory (K-major).
@@ -38,34 +38,33 @@ pub struct TmaFactor {
     pub lines: u8,
     /// Number of dimensions of its batch.
     pub batch: u8,
-    /// Neighbouring result columns per thread, where the lines of the right factor are *interleaved* (interleaved): their
-    /// order in shared memory is that in which `wgmma` assigns columns to threads. 0 where their order is that of
-    /// memory.
+    /// Neighbouring result columns per thread, where the lines of B are interleaved: their order in shared memory is
+    /// that in which `wgmma` assigns columns to threads. 0 where their order is that of memory.
     pub interleaved: u8,
 }
 
 /// Class key: the properties that decide the source.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct TmaGemmClass {
-    /// Dtype of the factors.
+    /// Dtype of A and B.
     pub dtype: DType,
-    /// The tile.
+    /// Tile of a team of consumer warpgroups.
     pub tile: TmaTile,
     /// Number of batch dimensions.
     pub batch: u8,
-    /// The factors.
+    /// Memory layouts of A and B.
     pub factors: [TmaFactor; 2],
-    /// The epilogue, and which of its operands is the accumulators.
+    /// The epilogue, and the number of its operand that stands for the accumulators.
     pub result: (BodyClass, u16),
     /// Number of products in one launch.
     pub products: u32,
-    /// Whether the last lines of the right factor, which do not fill a tile, are copied uninterleaved though the others
-    /// are interleaved.
+    /// Whether the last lines of B, which do not fill a tile, are copied uninterleaved though the others are
+    /// interleaved.
     pub rest: bool,
 }
 
 impl TmaGemmClass {
-    /// Elements of a factor in a pipeline stage.
+    /// Elements of operand A (0) or B (1) in a pipeline stage.
     pub fn all(&self, factor: usize) -> u32 {
         TERMS * if factor == 0 { self.tile.m } else { self.tile.n }
     }
@@ -91,7 +90,7 @@ impl TmaGemmClass {
         self.tile.stages * (self.all(0) + self.all(1)) * 2
     }
 
-    /// How accumulators are passed to the epilogue.
+    /// Shape of the epilogue: how accumulators are passed to it.
     pub fn epilogue(&self) -> EpilogueShape<'_> {
         let (result, sums) = (&self.result, DType::F32);
         if self.interleaved() > 0 {

@@ -8,34 +8,34 @@ use crate::params::{Divisor, Padding, TensorMap, U32, each, flat, optional, para
 params! {
     /// Kernel arguments of a TMA GEMM. Those of several problems of one launch follow each other.
     pub struct TmaGemmParams(class: &TmaGemmClass) filled by TmaGemmArguments {
-        /// Sizes.
+        /// Sizes of the problem.
         problem: ProblemParams = flat(ProblemParams::declare),
-        /// Tiles of all products of the batch.
+        /// Number of tiles of all products of the batch.
         tiles: U32,
-        /// Batch dimensions, with the strides of both factors in matrices.
+        /// Batch dimensions, with the strides of A and B in matrices.
         batch: Vec<BatchParams> = each(class.batch.into(), |layout| BatchParams::declare(layout, 2)),
-        /// Dimensions of the factors.
+        /// Dimensions of A and B.
         dims: Vec<FactorDimsParams> =
             |layout| layout.each(2, |layout, n| FactorDimsParams::declare(layout, &class.factors[n])),
-        /// Factors.
+        /// Tensor maps of A and B.
         maps: Vec<TensorMap> = each(2, TensorMap::declare),
-        /// Last lines of the right factor, which do not fill a tile.
+        /// Tensor map of B's last lines, which do not fill a tile.
         rest: Option<TensorMap> = optional(class.rest, TensorMap::declare),
-        /// Epilogue.
+        /// Arguments of the epilogue's body.
         result: BodyParams = |layout| part(layout, &class.result.0),
-        /// Padding.
+        /// Padding, so that the arguments of the next problem are aligned like these.
         padding: Padding,
     }
 }
 
 params! {
-    /// Sizes of a factor's dimensions but the outermost one of its terms, its lines and its batch.
+    /// Sizes of an operand's dimensions, but for the outermost one of its terms, its lines and its batch.
     pub struct FactorDimsParams(factor: &TmaFactor) filled by FactorDimsArguments {
-        /// Terms.
+        /// Sizes of the terms' dimensions.
         terms: Vec<Divisor> = each(inner(factor.terms), Divisor::declare),
-        /// Lines.
+        /// Sizes of the lines' dimensions.
         lines: Vec<Divisor> = each(inner(factor.lines), Divisor::declare),
-        /// Batch.
+        /// Sizes of the batch dimensions.
         batch: Vec<Divisor> = each(inner(factor.batch), Divisor::declare),
     }
 }

@@ -1,10 +1,11 @@
-//! Lowering of TMA GEMMs of two narrow factors in memory (sm_90), by warp specialization: one producer thread copies,
+//! Lowering of TMA GEMMs of two 2-byte operands in memory (sm_90), by warp specialization: one producer thread copies,
 //! warpgroups multiply.
 //!
-//! In: a contraction that [`crate::kernels::gemm::select::fits`]. Out: one launch, or nothing where a factor cannot be copied by boxes.
+//! In: a contraction that [`crate::kernels::gemm::select::fits`]. Out: one launch, or nothing where an operand cannot
+//! be copied by boxes.
 //!
-//! A factor has lines, terms and a batch, each of one dimension or of several (as neighbouring attention heads are). A
-//! TMA copy takes a box of 64 terms and some lines, so it must not cross the end of an inner dimension.
+//! An operand has lines, terms and a batch, each of one dimension or of several (as neighbouring attention heads are).
+//! A TMA copy takes a box of 64 terms and some lines, so it must not cross the end of an inner dimension.
 //!
 //! Always true: the tile depends on sizes, layouts and chip alone.
 
@@ -26,7 +27,7 @@ use std::sync::Arc;
 use thalweg_ir::DType;
 use thalweg_kernel::{Contraction, ContractionGeometry, Kernel, Moved};
 
-/// Tiles, the largest first, with the share of the arithmetic's rate that each reaches.
+/// Tiles, the largest first, with the fraction of the arithmetic's peak rate that each reaches.
 const TILES_AND_RATES: [(TmaTile, f64); 4] = [
     (TmaTile { team: 1, m: 128, n: 128, stages: 5 }, 1.0),
     (TmaTile { team: 1, m: 128, n: 64, stages: 7 }, 0.9),
@@ -46,7 +47,7 @@ pub struct TmaGemm {
     pub work: f64,
 }
 
-/// A factor: extents and strides, outermost dimension first.
+/// An operand for TMA copies: extents and strides, outermost dimension first.
 pub struct Factor {
     /// Operand of the contraction, and offset of the first element.
     pub operand: u16,
@@ -56,14 +57,14 @@ pub struct Factor {
     terms: Vec<(usize, isize)>,
     lines: Vec<(usize, isize)>,
     batch: Vec<(usize, isize)>,
-    /// Stride of each batch dimension of the contraction, in matrices of the factor.
+    /// Stride of each batch dimension of the contraction, in matrices of the operand.
     pub far: Vec<usize>,
     /// Neighbouring result columns per thread (interleaved lines); 0 where lines are copied in memory order.
     interleaved: usize,
 }
 
 impl Factor {
-    /// Factor `n` of a contraction; `None` where it is computed, or read through index maps.
+    /// Operand `n` of a contraction (A 0, B 1); `None` where it is computed, or read through index maps.
     fn new(c: &Contraction, g: &ContractionGeometry, n: usize, first_operand: u16) -> Option<Factor> {
         let p = &g.product;
         if let Some((f, tiles)) = c.factors[n].as_deref().zip(g.factors[n].as_deref()) {
@@ -161,8 +162,8 @@ impl Factor {
         TmaFactor { along: self.along, terms, lines, batch, interleaved: self.interleaved as u8 }
     }
 
-    /// Returns the factor with its lines interleaved for vectors of `lanes` columns, where it is one matrix whose terms
-    /// are neighbours. It covers whole blocks of lines only.
+    /// Returns the operand with its lines interleaved for vectors of `lanes` columns, where it is one matrix whose
+    /// terms are neighbours. It covers whole blocks of lines only.
     fn interleaved(&self, lanes: usize, block: usize) -> Option<Factor> {
         let ([_], [(lines, far)]) = (&self.terms[..], &self.lines[..]) else { return None };
         let lines = lines / block * block;
@@ -184,7 +185,7 @@ impl Factor {
     }
 }
 
-/// Whether the contraction can use TMA tiles on that chip, as far as the driver need not be asked.
+/// Whether the contraction can use TMA tiles on that chip; the driver may still refuse to encode the tensor maps.
 pub fn fits(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> bool {
     choose(c, g, chip).is_some()
 }
@@ -279,7 +280,7 @@ fn planned(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dy
     let mut tile = TmaTile { team: 1 + u32::from(shared), ..tile };
     let of_thread = (tile.m * tile.n / (tile.team * 128)) as usize;
     let few = TUNABLES.max_dealt_sums.admits(of_thread) && is_harmless(&of_result.0.body);
-    // Vectors of the result; or rows that begin anywhere, whose last tile is not dealt.
+    // Vectors of the result; or rows of any alignment, whose last tile is not interleaved.
     let anywhere = of_result.0.rounded(sums).is_some();
     let lanes = if anywhere { 8 } else { usize::from(of_result.0.space.lanes) };
     let block = if anywhere { tile.n as usize } else { 4 * lanes };
@@ -342,7 +343,7 @@ fn planned(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dy
     Some(Planned { plan, class, sizes: [rows, columns, terms], tiles: tiles as usize })
 }
 
-/// Index of a factor's last element in its operand.
+/// Index of an operand's last element in memory.
 fn reach(c: &Contraction, g: &ContractionGeometry, n: usize) -> Option<usize> {
     let Some((f, tiles)) = c.factors[n].as_deref().zip(g.factors[n].as_deref()) else {
         return g.product.reach[n].map(|r| r.1);
@@ -352,7 +353,7 @@ fn reach(c: &Contraction, g: &ContractionGeometry, n: usize) -> Option<usize> {
     tiles.boxes[0].geometry.accesses[read].reach.map(|r| r.1)
 }
 
-/// Memory traffic: lines of the factors once for each tile, everything else once.
+/// Memory traffic: lines of A and B once for each tile, everything else once.
 fn moved(c: &Contraction, g: &ContractionGeometry, result: &LoweredBody, tile: TmaTile) -> Moved {
     let p = &g.product;
     let again = [p.n.div_ceil(tile.n as usize), p.m.div_ceil(tile.m as usize)];

@@ -7,7 +7,7 @@ use crate::kernels::reduce::RowStrategy;
 use crate::kernels::reduce::emit::{Rows, live, number};
 
 impl Rows<'_> {
-    /// Which accesses and buffers the kernel uses.
+    /// For each access and buffer, whether the kernel uses it.
     fn used(&self) -> Vec<bool> {
         let mut used = vec![false; self.accesses.list.len()];
         for p in &self.phases.list {
@@ -19,7 +19,7 @@ impl Rows<'_> {
         used
     }
 
-    /// Statements before all phases.
+    /// Emits the statements before all phases.
     pub(super) fn begin(&self) -> Vec<Statement> {
         let t = self.t;
         let used = self.used();
@@ -60,8 +60,8 @@ impl Rows<'_> {
                 out.push(Statement::when(place("row").ge(place("rows")), vec![Statement::Return]));
                 out.push(set("live", Expr::Constant(thalweg_ir::DType::Bool, 1)));
             }
-            // Threads beyond the last row take part where others wait for them, on the last row's data. That may be
-            // overwritten already, so an out-of-range index in it is not reported.
+            // Threads beyond the last row join barriers and shuffles of the others, with the last row's data. That may
+            // be overwritten already, so an out-of-range index in it is not reported.
             _ => {
                 out.push(set("own_row", row));
                 out.push(set("live", place("own_row").lt(place("rows"))));
@@ -77,7 +77,7 @@ impl Rows<'_> {
         out
     }
 
-    /// Declares the block's segment of a row; returns the number of its tile of rows.
+    /// Emits the block's segment of a row; returns the index of its tile of rows.
     fn chunk(&self, out: &mut Vec<Statement>) -> Expr {
         let t = self.t;
         let set = |name: &str, value: Expr| Statement::Let(name.into(), value);

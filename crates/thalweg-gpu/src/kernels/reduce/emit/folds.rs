@@ -24,13 +24,13 @@ pub(super) fn warp() -> Expr {
     Expr::Thread / number(32, Type::U32)
 }
 
-/// Stores a value of each warp's first thread to shared memory, indexed by warp.
+/// Emits a store to shared memory of a value of each warp's first thread, indexed by warp.
 pub(super) fn leave_in_warps(name: Name, ty: Type, value: Expr) -> Statement {
     Statement::when(leads(), vec![Statement::Set(Expr::Element { of: name, at: vec![warp()], ty }, value)])
 }
 
 impl Rows<'_> {
-    /// Reduces a pass's folds over lanes and threads of a group: `value{slot}` in all threads.
+    /// Emits the reduction of a pass's folds over lanes and threads of a group: `value{slot}` in all threads.
     pub(super) fn fold_inner(&self, phase: &Phase, group: u16, from: &str) -> Vec<Statement> {
         let mut out = vec![];
         let value = |f: &Fold| self.value_at(f.slot, number(0, Type::I32));
@@ -56,9 +56,9 @@ impl Rows<'_> {
         out
     }
 
-    /// Reduces a pass's folds over the threads that divide the points of a row: `value{slot}[v]` in all threads.
-    /// Threads of a warp reduce by shuffles, warps through shared memory. Folds that do not fit it together use it one
-    /// after the other.
+    /// Emits the reduction of a pass's folds over the threads that divide the points of a row: `value{slot}[v]` in all
+    /// threads. Threads of a warp reduce by shuffles, warps through shared memory. Folds that do not fit it together
+    /// use it one after the other.
     pub(super) fn fold_outer(&self, phase: &Phase, wide: u16, deep: u16, from: &str) -> Vec<Statement> {
         let v = self.v;
         // Threads of a warp with the same rows.
@@ -138,7 +138,7 @@ impl Rows<'_> {
         }
     }
 
-    /// Operand that has the values of rows between stages.
+    /// Operand in which values of rows pass from stage to stage.
     fn values_in_memory(&self, slot: u16) -> (Statement, Name, Type) {
         let (name, ty) = (format!("left{slot}"), Type::Held(self.phases.values[slot as usize]));
         let param = self.params.values[slot as usize].slot();
@@ -156,7 +156,7 @@ impl Rows<'_> {
         }
     }
 
-    /// Reads a value that an earlier stage has stored.
+    /// Emits the load of a value that an earlier stage has stored.
     pub(super) fn read_value(&self, slot: u16) -> Statement {
         let (operand, name, ty) = self.values_in_memory(slot);
         let read = |lane: Expr, at: Expr| {
@@ -165,8 +165,8 @@ impl Rows<'_> {
         Statement::Scope(vec![operand, self.each_lane(read)])
     }
 
-    /// Completes a stage's folds: the last block of a split row combines its partial results, and values are stored for
-    /// later stages.
+    /// Emits the end of a stage's folds: the last block of a split row combines its partial results, and values are
+    /// stored for later stages.
     pub(super) fn finish(&self, phase: &Phase, number: usize) -> Vec<Statement> {
         let mut out = vec![];
         if self.class.stage.is_some_and(|s| s.split) && !phase.body.folds.is_empty() {
@@ -177,8 +177,8 @@ impl Rows<'_> {
         out
     }
 
-    /// All-reduce over the blocks that hold a row's segments: `value{slot}[v]` in all threads. Threads of a warp reduce
-    /// by shuffles, warps through shared memory, blocks through the exchange buffer.
+    /// Emits the all-reduce over the blocks that hold a row's segments: `value{slot}[v]` in all threads. Threads of a
+    /// warp reduce by shuffles, warps through shared memory, blocks through the exchange buffer.
     pub(super) fn fold_blocks(&self, f: &Fold, wide: u16) -> Vec<Statement> {
         let (monoid, dtype, v) = (f.op, self.fold_dtype(f.slot), self.v);
         let ty = Type::Held(dtype);
@@ -212,7 +212,7 @@ impl Rows<'_> {
         ]
     }
 
-    /// Stores results of folds for the stages after phase `number`, if there are any.
+    /// Emits stores of the results of folds for the stages after phase `number`, if there are any.
     pub(super) fn leave_values(&self, folds: &[Fold], number: usize) -> Option<Statement> {
         let list = &self.phases.list;
         let more = (number + 1..list.len()).any(|n| !list[n].once || runs_after_last_pass(self.phases, n));
@@ -249,7 +249,7 @@ impl Rows<'_> {
         (Statement::Operand { name: name.clone(), ty, param }, name, ty)
     }
 
-    /// Stores partial results of folds, then executes `more`. All blocks of a row but the last one exit here.
+    /// Emits stores of partial results of folds, then `more`. All blocks of a row but the last one exit here.
     pub(super) fn leave_partials(&self, folds: &[Fold], more: Vec<Statement>) -> Vec<Statement> {
         let zero = || number(0, Type::U32);
         let mut left = vec![];
@@ -296,7 +296,7 @@ impl Rows<'_> {
         ]
     }
 
-    /// Combines the partial results of all chunks of a row.
+    /// Emits the combination of the partial results of all chunks of a row.
     pub(super) fn gather_partials(&self, phase: &Phase) -> Vec<Statement> {
         let n = if self.is_outer_axis() { self.v } else { 1 };
         let mut out = vec![];

@@ -35,7 +35,7 @@ use std::cell::Cell;
 use thalweg_ir::DType;
 use thalweg_kernel::{Access, AccessClass, Body, Fold, OnlinePasses, Phase, Phases, Rescaling};
 
-/// The kernel.
+/// Builds the kernel of a class key.
 pub fn kernel(body: &Body, class: &RowsClass, native: Native) -> Kernel {
     let phases = class.phases(body);
     let (params, layout) = RowsParams::new(class, body, &RowsCounts::new(class, body, &phases));
@@ -76,7 +76,7 @@ struct Rows<'a> {
     t: Type,
     /// Number of lanes.
     v: usize,
-    /// Number of the first access that is a buffer.
+    /// Index of the first access that is a buffer.
     first_buffer: usize,
     native: Native<'a>,
 }
@@ -86,12 +86,12 @@ fn number(n: usize, ty: Type) -> Expr {
     Expr::Number(n as i64, ty)
 }
 
-/// Lane number.
+/// Lane index: the variable `v`.
 fn lane() -> Expr {
     Expr::name("v", Type::I32)
 }
 
-/// Number of the thread within its row.
+/// Index of the thread within its row.
 fn thread() -> Expr {
     Expr::name("t", Type::U32)
 }
@@ -164,14 +164,14 @@ impl Rows<'_> {
             && self.loading(k).nth(1).is_some()
     }
 
-    /// Numbers of this kernel's passes that load through an access.
+    /// Indices of this kernel's passes that load through an access.
     fn loading(&self, k: usize) -> impl Iterator<Item = usize> + '_ {
         let first = self.class.stage.map_or(0, |s| s.phase as usize);
         let own = self.phases.list.iter().enumerate().skip(first);
         own.filter(move |(_, p)| !p.once && wanted(&p.body)[k].load).map(|(number, _)| number)
     }
 
-    /// Definitions of its folds, scans and states.
+    /// Definitions of the kernel's folds, scans and states.
     fn definitions(&self) -> Vec<Definition> {
         let mut out: Vec<Definition> = vec![];
         for f in &self.body.folds {
@@ -281,7 +281,7 @@ impl Rows<'_> {
         vector * number(self.v, Type::I64) + lane().to(Type::I64)
     }
 
-    /// Coordinates of point `q` along the row's dimensions.
+    /// Emits the coordinates of point `q` along the row's dimensions.
     fn row_point(&self) -> Vec<Statement> {
         let row_dims = self.row_dims()..self.class.space.rank();
         decompose(&self.class.space, &self.params.body.space, row_dims, self.place("q"), "j")
@@ -317,7 +317,7 @@ impl Rows<'_> {
         Expr::Element { of: format!("{from}{}", f.slot), at: vec![lane], ty }
     }
 
-    /// Sets all partial results of a fold to its identity.
+    /// Emits the assignment of a fold's identity to all of its partial results.
     fn cleared(&self, from: &str, f: &Fold, n: usize) -> Statement {
         lanes(n, vec![Statement::Set(self.partial_result(from, f, lane()), self.identity(f))])
     }

@@ -7,8 +7,9 @@
 //! the second pass's folds take each element as it is loaded, like the first's. Their results over [`TILES`] tiles
 //! become a *state*, and states are combined over tiles, threads and blocks.
 //!
-//! Inner-axis rows only, which later passes read again. Deviations from an extreme, or values selected by one, would
-//! have to be recomputed whenever a larger one comes, which took twice as long as two passes; these take two passes.
+//! Inner-axis rows only, which later passes read again. Deviations from the row's maximum or minimum, and values
+//! selected by it, are not fused: they would have to be recomputed whenever a new maximum or minimum comes, which took
+//! twice as long as two passes.
 
 use crate::body::{Wanted, wanted};
 use crate::emit::access::Stand;
@@ -22,7 +23,7 @@ use thalweg_kernel::{Fold, OnlineFold, OnlinePasses, Rescaling, Shift};
 /// Vectors per thread in a tile.
 const TILE: u8 = 4;
 
-/// State of online fold number `l`.
+/// State of the online fold with index `l`.
 fn state(l: usize) -> Expr {
     Expr::Name(format!("s{l}"), Type::State(l as u16))
 }
@@ -32,13 +33,13 @@ fn counted(name: &str) -> Expr {
     Expr::name(name, Type::U32)
 }
 
-/// A float.
+/// Float constant of a dtype.
 fn float(dtype: DType, value: f64) -> Expr {
     Expr::Constant(dtype, Scalar::Float(value).to_bits(dtype))
 }
 
 impl Rows<'_> {
-    /// The fused passes, and the once-a-row phases between them.
+    /// Emits the fused passes, and the once-a-row phases between them.
     pub(super) fn online_pass(&self, online: &OnlinePasses) -> Statement {
         let (first, second) = (online.phases.start, online.phases.end - 1);
         let [one, two] = [first, second].map(|p| &self.phases.list[p]);
@@ -77,7 +78,7 @@ impl Rows<'_> {
         number(0, Type::U32).lt(counted(name))
     }
 
-    /// Loop over the tiles of a row.
+    /// Emits the loop over the tiles of a row.
     fn tiles(&self, online: &OnlinePasses, group: u16) -> Statement {
         let (first, second) = (online.phases.start, online.phases.end - 1);
         let [one, two] = [first, second].map(|p| &self.phases.list[p]);
@@ -129,7 +130,7 @@ impl Rows<'_> {
         Statement::Scope(vec![turn, Statement::For(tiles)])
     }
 
-    /// Combines the sums of the tiles shifted by one mean into the states.
+    /// Emits the combination of the sums of the tiles shifted by one mean into the states.
     fn put(&self, online: &OnlinePasses, folds: &[Fold]) -> Vec<Statement> {
         let mut out: Vec<Statement> = folds.iter().map(|f| self.reduced_lanes(f)).collect();
         for (l, fold) in online.list.iter().enumerate() {
@@ -139,14 +140,14 @@ impl Rows<'_> {
         out
     }
 
-    /// Reduces the lanes of a thread's fold to a value.
+    /// Emits the reduction of the lanes of a thread's fold to a value.
     fn reduced_lanes(&self, f: &Fold) -> Statement {
         let dtype = self.fold_dtype(f.slot);
         let own = Expr::Whole(format!("f{}", f.slot), Type::Held(dtype));
         Statement::Set(self.row_value(f.slot), Routine::FoldLanes(f.op, dtype).of([own]))
     }
 
-    /// Folds of the second pass that are the body's own.
+    /// Folds of the second pass that become states of online folds.
     fn own_folds(&self, online: &OnlinePasses) -> Vec<Fold> {
         let second = &self.phases.list[online.phases.end - 1].body;
         let is_own = |f: &Fold| online.list.iter().any(|l| l.second == f.slot);
@@ -157,7 +158,7 @@ impl Rows<'_> {
         folds.iter().map(|f| self.cleared("f", f, self.v)).collect()
     }
 
-    /// Loop over a thread's vectors of a tile.
+    /// Emits the loop over a thread's vectors of a tile.
     fn over_tile(&self, before: Option<Statement>, inner: Vec<Statement>, group: u16) -> Statement {
         let t = self.t;
         let own = Rows::step().to(t) * number(group.into(), t) + thread().to(t);
@@ -169,7 +170,7 @@ impl Rows<'_> {
         Statement::count("k", TILE.into(), Unroll::All, turn)
     }
 
-    /// Loads all elements of a tile that these passes use.
+    /// Emits the loads of all elements of a tile that these passes use.
     fn loads(&self, passes: &[usize], group: u16) -> Vec<Statement> {
         let mut want = vec![Wanted::default(); self.first_buffer];
         for &number in passes {
@@ -192,7 +193,7 @@ impl Rows<'_> {
         out
     }
 
-    /// Replaces the sums of the first pass by the thread's own means.
+    /// Emits the replacement of the first pass's sums by the thread's own means.
     fn localised(&self, online: &OnlinePasses, folds: &[Fold]) -> Vec<Statement> {
         let mut out = vec![];
         for f in folds {
@@ -237,7 +238,7 @@ impl Rows<'_> {
         }
     }
 
-    /// Reduces states over a group of threads: all of them get the result.
+    /// Emits the reduction of states over a group of threads: all of them get the result.
     fn combine_states(&self, online: &OnlinePasses, group: u16, tag: &str) -> Vec<Statement> {
         let mut out = vec![];
         let name = |l: usize| format!("{tag}states{l}");
@@ -255,7 +256,8 @@ impl Rows<'_> {
         out
     }
 
-    /// In a split stage: stores of the blocks' states and partial results, and their combination by the last block.
+    /// Emits, in a split stage, the stores of the blocks' states and partial results, and their combination by the last
+    /// block.
     fn online_partials(&self, online: &OnlinePasses, group: u16) -> Vec<Statement> {
         if !self.class.stage.is_some_and(|s| s.split) {
             return vec![];

@@ -12,13 +12,13 @@ use crate::ir::{Expr, For, Routine, Statement, Type, Unroll};
 use crate::kernels::reduce::emit::{Rows, lane, lanes, number};
 use thalweg_kernel::{Fold, Phase};
 
-/// Number of a row among the thread's rows.
+/// Index of a row among the thread's rows.
 fn own() -> Expr {
     Expr::name("u", Type::I32)
 }
 
 impl Rows<'_> {
-    /// Coordinates of a thread's rows: the first is pair `i0`, `i1`.
+    /// Emits the coordinates of a thread's rows: the first is pair `i0`, `i1`.
     pub(super) fn stand_in_pairs(&self, rows: u8) -> Vec<Statement> {
         let t = self.t;
         let set = |name: &str, value: Expr| Statement::Let(name.into(), value);
@@ -36,7 +36,7 @@ impl Rows<'_> {
         out
     }
 
-    /// Loop over a thread's rows. Rows beyond the last one repeat it, and are not `live`.
+    /// Emits the loop over a thread's rows. Rows beyond the last one repeat it, and are not `live`.
     fn each_row(&self, rows: u8, body: Vec<Statement>) -> Statement {
         let t = self.t;
         let place = |name: &str| self.place(name);
@@ -58,8 +58,8 @@ impl Rows<'_> {
         Expr::Element { of: format!("pairs{}", f.slot), at: vec![own(), lane()], ty }
     }
 
-    /// The only pass, and the once-a-row phases after it. Accesses with a bit in `still` have the same element for all
-    /// rows of a thread.
+    /// Emits the only pass, and the once-a-row phases after it. Accesses with a bit in `still` have the same element
+    /// for all rows of a thread.
     pub(super) fn pairs(&self, rows: u8, still: u64) -> Vec<Statement> {
         let (pass, once) = self.phases.list.split_first().expect("rows have a pass");
         let mut out = vec![];
@@ -86,7 +86,7 @@ impl Rows<'_> {
         out
     }
 
-    /// Loop body for a vector of points of all rows of a thread: all loads are before the first use of one.
+    /// Emits the loop body for a vector of points of all rows of a thread: all loads are before the first use of one.
     fn vector_of_pairs(&self, pass: &Phase, rows: u8, still: u64) -> Vec<Statement> {
         let body = &pass.body;
         let is_still = |k: usize| still >> k & 1 == 1;

@@ -18,12 +18,12 @@ pub(super) struct Steps {
 }
 
 impl Rows<'_> {
-    /// Number of a thread's vector in a tile.
+    /// Index of a thread's vector in a row or a tile: the variable `k`.
     pub(super) fn step() -> Expr {
         Expr::name("k", Type::I32)
     }
 
-    /// A pass with its reductions and scans.
+    /// Emits a pass with its reductions and scans.
     pub(super) fn pass(&self, phase: &Phase, index: usize) -> Statement {
         let mut out = vec![];
         let ordered = self.class.strategy == RowStrategy::Ordered;
@@ -72,7 +72,7 @@ impl Rows<'_> {
         Statement::Scope(out)
     }
 
-    /// Loop over the vectors that a thread holds of a row, or of a tile of it.
+    /// Emits the loop over the vectors that a thread holds of a row, or of a tile of it.
     fn over_held(&self, part: Vec<Statement>, (group, steps, exact): (u16, u8, bool)) -> Statement {
         let own = Rows::step().to(self.t) * number(group.into(), self.t) + thread().to(self.t);
         let of_part = self.class.is_chained() || self.class.is_held_by_blocks();
@@ -85,7 +85,7 @@ impl Rows<'_> {
         Statement::count("k", steps.into(), Unroll::All, vec![Statement::Let("q".into(), place), inside])
     }
 
-    /// A strict pass: block by block of each run, with lanes in order.
+    /// Emits a strict pass: block by block of each run, with lanes in order.
     fn ordered(&self, phase: &Phase, inner: Vec<Statement>) -> Vec<Statement> {
         let t = self.t;
         let (runs, length) = (self.params.runs_or_tiles.read(t), || self.params.run_points.read(t));
@@ -119,7 +119,7 @@ impl Rows<'_> {
         out
     }
 
-    /// Registers of the elements that only this pass loads of a held row.
+    /// Declares registers of the elements that only this pass loads of a held row.
     fn row_arrays(&self, phase: &Phase, steps: u8) -> Vec<Statement> {
         let wants = wanted(&phase.body);
         let own = (0..self.first_buffer).filter(|&k| wants[k].load && !self.cached(k) && !self.is_ahead(k));
@@ -223,7 +223,7 @@ impl Rows<'_> {
         Expr::Element { of: format!("b{b}"), at: vec![Rows::step(), lane()], ty }
     }
 
-    /// Stores a node of a point: to a buffer of the row, or to the registers of its vector's store.
+    /// Emits the store of a node of a point: to a buffer of the row, or to the registers of its vector's store.
     fn keep(&self, body: &Body, s: &Store) -> Statement {
         let node = value(body, s.node);
         match (s.access as usize).checked_sub(self.first_buffer) {

@@ -9,7 +9,7 @@ use crate::kernels::reduce::emit::{Rows, thread};
 use thalweg_kernel::Phase;
 
 impl Rows<'_> {
-    /// Draws the block's ticket: its number in the order in which blocks begin.
+    /// Emits the draw of the block's ticket: its number in the order in which blocks begin.
     pub(super) fn ticket(&self, out: &mut Vec<Statement>) -> Expr {
         out.push(Statement::Ticket { name: "own".into(), param: self.params.counters_or_exchange.slot() });
         Expr::Drawn("own".into())
@@ -21,13 +21,14 @@ impl Rows<'_> {
         phase.is_some_and(|p| p.scans.iter().any(|s| s.scan.reverse))
     }
 
-    /// Scans after a pass, where rows are held.
+    /// Emits the scans after a pass, where rows are held.
     pub(super) fn scans(&self, phase: &Phase) -> Vec<Statement> {
         let mut out = vec![];
         let Some((group, steps, _)) = self.held_row() else { return out };
         for s in &phase.scans {
             let mut parts = (u32::from(steps) * u32::from(group.div_ceil(32))).max(1);
-            // Prefixes of each thread's vectors, where there are many: in registers they would cost a resident block.
+            // Prefixes of each thread's vectors go to shared memory where there are many: in registers they would cost
+            // a resident block.
             if self.class.is_chained() && steps >= 8 && self.phases.buffers[s.from as usize].size() <= 4 {
                 parts += u32::from(steps) * u32::from(group);
             }

@@ -1,6 +1,6 @@
 //! Outer-axis rows that several blocks hold in registers, a segment each, so that memory is read once.
 //!
-//! In: a kernel with outer-axis rows. Out: its strategy, where two passes read what does not stay in the second-level
+//! In: a kernel with outer-axis rows. Out: its strategy, where two passes read operands that exceed the second-level
 //! cache, and the rows fit the registers of as many co-resident blocks as may wait for one another
 //! ([`crate::target::Chip::coresident_blocks`]).
 //!
@@ -18,7 +18,7 @@ use thalweg_kernel::{Along, Body};
 const THREADS: usize = 512;
 
 impl Spread<'_> {
-    /// Returns the strategy, if this strategy applies.
+    /// Returns this strategy, where it applies.
     pub(super) fn by_blocks(&self) -> Option<RowStrategy> {
         let (body, chip) = (self.body, self.target.chip());
         let (_, n) = self.counts();
@@ -62,9 +62,9 @@ impl Spread<'_> {
         Some(sizes.sum()).filter(|&bytes| bytes > 0)
     }
 
-    /// Registers of 4 bytes that a point occupies between two passes, at most: values that earlier passes have loaded
-    /// or computed and later ones use. (Rows that one block holds are chosen by [`Spread::weight`], which adds up what
-    /// consecutive passes hold: their sizes were measured with that.)
+    /// Maximum number of 32-bit registers that a point occupies between two passes: values that earlier passes have
+    /// loaded or computed and later ones use. (Rows that one block holds are chosen by [`Spread::weight`], which adds
+    /// up what consecutive passes hold: their sizes were measured with that.)
     fn held_between_passes(&self) -> usize {
         let phases = thalweg_kernel::phases(self.body, true);
         let first_buffer = self.body.accesses.len();

@@ -12,9 +12,10 @@ use crate::tunable::TUNABLES;
 use thalweg_ir::DType;
 use thalweg_kernel::{Phases, Scan};
 
-/// Threads of a block, which has a tile.
+/// Threads per block. A block has a tile of a row.
 const THREADS: u16 = 256;
-/// Tiles that tell a number of their own together.
+/// Number of tiles per group. Each group publishes its own total and its inclusive prefix, so look-back goes over 32
+/// groups at a time, one per lane of a warp.
 const GROUP: usize = 32;
 
 /// Chained scan of a row that is too long for a block.
@@ -42,7 +43,7 @@ impl Spread<'_> {
         held && self.body.scans.iter().all(|s| is_in_registers(s, self.scan_dtype(s)))
     }
 
-    /// Plans the chained scan of a longer row; `None` where its elements go through memory.
+    /// Plans the chained scan of a row that is too long to be held; `None` where its elements go through memory.
     pub(super) fn chained(&self, strategy: RowStrategy) -> Option<ChainedScan> {
         let [scan] = self.body.scans[..] else { return None };
         let along = matches!(strategy, RowStrategy::Registers { .. } | RowStrategy::Reread { .. });
@@ -57,8 +58,8 @@ impl Spread<'_> {
         if behind.once || !here.body.folds.is_empty() || !behind.body.folds.is_empty() {
             return None;
         }
-        // Many in a long row: what a tile waits for does not take longer, and fewer tiles wait. Beside them there have to be registers
-        // for what is before each vector, and three blocks on a multiprocessor.
+        // Eight vectors a thread in a long row: look-back takes no longer for a larger tile, and there are fewer tiles.
+        // Registers must also hold the prefix of each vector, with three blocks per multiprocessor.
         let (weight, long) = (self.weight() * self.lanes(), TUNABLES.min_long_scan.reached_by(self.counts().1));
         let fits = |steps: &u8| match *steps {
             8 => long && is_held(8 * weight, true),

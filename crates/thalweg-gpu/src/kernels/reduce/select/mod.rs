@@ -34,9 +34,9 @@ use thalweg_kernel::{
 };
 use thalweg_runtime::Error;
 
-/// Groups of threads that share a row of any other length, and vectors of a thread: each pair is a source.
+/// Threads per row, and vectors per thread, for rows of any other length: few pairs, since each is a source.
 const MASKED: [(usize, usize); 5] = [(4, 4), (32, 4), (128, 4), (512, 4), (1024, 4)];
-/// Bytes of a line of memory.
+/// Bytes of a cache line.
 const LINE: usize = 128;
 
 /// Adds the launches of a row kernel.
@@ -64,7 +64,8 @@ pub fn add(
         Space::new(&order.extents, geometry.kept, across, accesses, lanes)
     };
     let mut space = laid_out(lanes);
-    // To find where a point of several dimensions is takes longer than to read it: once for two, where their number allows.
+    // Decomposing the index of a point into several coordinates takes longer than reading the point: it is done once
+    // for two points, where rows are long enough.
     let alone = lanes > 1 && !across && space.class.lanes == 1 && space.class.row > 1;
     if alone && TUNABLES.min_two_lane_row.reached_by(space.row()) {
         space = laid_out(2);
@@ -79,7 +80,8 @@ pub fn add(
     Ok(())
 }
 
-/// Whether so many registers of 4 bytes may hold what a thread has of a row: half as many where `half` of the threads have all.
+/// Whether this many 32-bit registers of a thread may hold elements of a row. With `half`, only half as many may: for
+/// blocks of more than 512 threads, or where several blocks share a row.
 fn is_held(registers: usize, half: bool) -> bool {
     TUNABLES.max_held_registers.admits(if half { 2 * registers } else { registers })
 }
@@ -89,7 +91,7 @@ struct Spread<'a> {
     geometry: &'a RowGeometry,
     space: &'a Space,
     target: &'a dyn Target,
-    /// Where two of its passes run as one.
+    /// Fusion of two of the passes, if any.
     online: Option<Online>,
 }
 
@@ -132,7 +134,7 @@ impl Spread<'_> {
         Online { own: self.body.folds.len() as u16, tiles: TUNABLES.shifted_tiles.size() as u8 }
     }
 
-    /// Rows that each pass reads from memory.
+    /// Strategy in which each pass reads the rows from memory.
     fn reread(&self) -> RowStrategy {
         RowStrategy::Reread { group: 1 << TUNABLES.reread_threads_log.size() }
     }
@@ -141,7 +143,7 @@ impl Spread<'_> {
         self.space.class.lanes as usize
     }
 
-    /// Rows, and points of each, in the kernel's units (vectors).
+    /// Number of rows, and of points per row. One of them is in vectors: rows in outer-axis kernels, else points.
     fn counts(&self) -> (usize, usize) {
         let (rows, row) = (self.space.rows(), self.space.row());
         if self.space.class.across { (rows / self.lanes(), row) } else { (rows, row / self.lanes()) }
@@ -156,8 +158,8 @@ impl Spread<'_> {
             if let Some(held) = self.by_blocks() {
                 return held;
             }
-            // Few rows are cut into many blocks, of which the last has to put all the others' results together: narrow
-            // ones share that, and still read whole lines of memory.
+            // Few rows are split among many blocks, whose last one combines the partial results of all. With narrow
+            // blocks that work is divided among more of them, and they still read whole cache lines.
             let most = if TUNABLES.min_wide_rows.reached_by(rows) { 32 } else { self.line() };
             let wide = rows.next_power_of_two().clamp(1, most);
             // Powers of four: changing lengths compile less often.
@@ -180,7 +182,7 @@ impl Spread<'_> {
         (LINE / bytes).next_power_of_two().clamp(4, 32)
     }
 
-    /// Rows of `n` vectors in registers, where they fit.
+    /// Strategy that holds rows of `n` vectors in registers, where they fit.
     ///
     /// Four vectors a thread: enough loads in flight, and registers left for the computation. Where that covers a long
     /// row exactly, the source is specialized for it. All other lengths share few sources: groups some powers of two
@@ -206,7 +208,7 @@ impl Spread<'_> {
         })
     }
 
-    /// Registers of 4 bytes that a point occupies from its first pass to its last.
+    /// Number of 32-bit registers that a point occupies from its first pass to its last.
     fn weight(&self) -> usize {
         let class = RowsClass {
             space: self.space.class.clone(),
@@ -238,7 +240,7 @@ impl Spread<'_> {
         wanted && self.chunks(self.shared(strategy), self.online.is_some()) > 1
     }
 
-    /// How rows are shared where blocks have a chunk of one each: whole blocks.
+    /// Strategy of split rows, where all threads of a block have a chunk of one row.
     fn shared(&self, strategy: RowStrategy) -> RowStrategy {
         match strategy {
             RowStrategy::Registers { .. } | RowStrategy::Reread { .. } => self.reread(),
@@ -246,8 +248,8 @@ impl Spread<'_> {
         }
     }
 
-    /// Chunks of a row. Their blocks are as many as run at once: one more would run alone at the end. (Those that hold the tiles of
-    /// an online reduction take twice the registers.)
+    /// Number of chunks of a row, such that all blocks run at once: one more would run alone at the end. Blocks that
+    /// hold the tiles of an online reduction take twice the registers, so fewer run at once.
     fn chunks(&self, strategy: RowStrategy, online: bool) -> usize {
         let (rows, n) = self.counts();
         let tiles = rows.div_ceil(strategy.rows() as usize).max(1);

@@ -16,7 +16,7 @@ use crate::params::operand;
 use thalweg_ir::ScatterOp;
 
 impl Scatter<'_> {
-    /// Arguments of the chunks.
+    /// Kernel arguments of the chunks.
     fn own_params(&self) -> &ChunkParams {
         self.params.chunks.as_ref().expect("a class with chunks has their arguments")
     }
@@ -31,7 +31,7 @@ impl Scatter<'_> {
         operand("partials", self.stored(), self.own_params().partials.slot())
     }
 
-    /// Applies the values of one chunk, in the thread of its first index.
+    /// Emits the update by the values of one chunk, in the thread of its first index.
     pub(super) fn chunks(&self, op: ScatterOp) -> Vec<Statement> {
         let u32 = |name: &str| Expr::name(name, Type::U32);
         let (along, at) = (|| self.along(), || u32("at"));
@@ -63,7 +63,7 @@ impl Scatter<'_> {
                     .lt(self.params.indices.read(Type::U32))
                     .select(u32("next"), self.params.indices.read(Type::U32)),
             ),
-            // Loaded below.
+            // The first value of a further chunk is loaded below, so the others begin after it.
             set("begin", further().select(at() + number(1, Type::U32), at())),
             self.registers("elements"),
             Statement::If(
@@ -82,7 +82,7 @@ impl Scatter<'_> {
         Statement::Shared { name: "all".into(), ty: self.stored(), shape }
     }
 
-    /// Combines the partial results of one run, in the warp of its first further chunk.
+    /// Emits the combination of the partial results of one run, in the warp of its first further chunk.
     pub(super) fn join(&self, op: ScatterOp) -> Vec<Statement> {
         let text = Text::new()
             .ty("S", self.stored())

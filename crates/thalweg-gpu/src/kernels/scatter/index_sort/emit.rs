@@ -1,9 +1,9 @@
-//! Radix sort of a scatter's indices by the element that they name.
+//! Radix sort of a scatter's indices by their destination element.
 //!
-//! In: rows of indices. Out: rows of pairs (element in the upper half, number of the index in the lower), sorted by
-//! element and then by number. Out-of-range indices count as one beyond the last element, and come last. From the
-//! lowest digit on, each pass counts digits in tiles, computes the offset of each digit in each tile, and moves the
-//! pairs there. For rows of one tile a pass is one launch.
+//! In: rows of indices. Out: rows of pairs (destination element in the upper half, position of the index in the lower),
+//! sorted by element and then by position. Out-of-range indices count as one beyond the last element, and come last.
+//! From the lowest digit on, each pass counts digits in tiles, computes the offset of each digit in each tile, and
+//! moves the pairs there. For rows of one tile a pass is one launch.
 //!
 //! Always true: a pass is stable.
 
@@ -14,7 +14,7 @@ use crate::kernels::scatter::index_sort::{BITS, DIGITS, EACH, IndexSortClass, So
 use std::fmt::Write;
 use thalweg_ir::DType;
 
-/// Kernel of a step.
+/// Builds the kernel of a step of a pass.
 pub fn kernel(class: &IndexSortClass) -> Kernel {
     let (_, params) = IndexSortParams::new(class);
     let text = Text::new()
@@ -34,7 +34,7 @@ pub fn kernel(class: &IndexSortClass) -> Kernel {
     Kernel { name: "scatter", block: DIGITS, blocks: None, params, definitions: vec![], body }
 }
 
-/// Defines `pair(i, x)`, which sets `x` to pair `i` of the row.
+/// DSL text that defines `pair(i, x)`, which sets `x` to pair `i` of the row.
 fn pairs(class: &IndexSortClass) -> String {
     let Some(dims) = class.dims else { return PAIRS.into() };
     let mut begin = String::from("i64(0)");

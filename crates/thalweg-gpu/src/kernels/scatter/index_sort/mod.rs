@@ -1,4 +1,4 @@
-//! Radix sorts of the indices of a scatter by the element that they name.
+//! Radix sorts of the indices of a scatter by their destination element.
 
 pub mod emit;
 pub mod params;
@@ -10,10 +10,10 @@ pub const BITS: u32 = 8;
 /// Number of digit values, and threads per block.
 pub const DIGITS: u32 = 1 << BITS;
 
-/// Pairs per thread.
+/// Number of pairs per thread.
 pub const EACH: u32 = 8;
 
-/// Task of a launch of a sort.
+/// Step of a pass, a launch of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SortStep {
     /// Counts the digits of each tile.

@@ -6,27 +6,28 @@ use crate::params::{Address, FaultAddress, Stride, U32, U64, each, params};
 params! {
     /// Kernel arguments of the sort of a scatter's indices.
     pub struct IndexSortParams(class: &IndexSortClass) filled by IndexSortArguments {
-        /// Indices, or pairs.
+        /// Input: i64 indices in the first pass, else the pairs of the previous pass.
         from: Address,
-        /// Pairs.
+        /// Output: u64 pairs, with the destination element in the high half and the position of the index in the low
+        /// half.
         to: Address,
         /// Counts of digits in tiles, or their offsets.
         counts: Address,
-        /// Number of pairs of each digit.
+        /// Total number of pairs of each digit.
         totals: Address,
-        /// Indices of a row.
+        /// Number of indices of a row.
         indices: U32,
-        /// Number of elements that may be named.
+        /// Number of elements along the axis: valid indices are below it.
         size: U64,
-        /// Tiles of a row.
+        /// Number of tiles of a row.
         tiles: U32,
         /// Lowest bit of the digit.
         bit: U32,
         /// Stride of the indices along the axis.
         index_stride: Stride,
-        /// Fault slot.
+        /// Address of the fault slot.
         fault: FaultAddress,
-        /// Dimensions of rows, where the launch reads the indices themselves.
+        /// Dimensions of rows, in the pass that reads the indices themselves.
         dims: Vec<RowDimParams> = each(class.dims.unwrap_or(0).into(), RowDimParams::declare),
     }
 }
@@ -34,9 +35,9 @@ params! {
 params! {
     /// Kernel arguments of a dimension of rows.
     pub struct RowDimParams() filled by RowDimArguments {
-        /// Size.
+        /// Size of the dimension.
         size: U32,
-        /// Stride of the indices.
+        /// Stride of the indices along the dimension.
         stride: Stride,
     }
 }

@@ -14,7 +14,7 @@ use crate::kernels::sort::merge::params::MergeSortParams;
 use crate::kernels::sort::merge::{BLOCK, RUN};
 use crate::kernels::sort::{SortClass, SortPass};
 
-/// Kernel that sorts runs of 2,048, or merges two runs.
+/// Builds the kernel that sorts runs of 2,048 elements, or the one that merges two runs.
 pub fn kernel(class: &SortClass) -> Kernel {
     let first = class.pass == SortPass::Runs;
     let (_, params) = MergeSortParams::new();
@@ -78,7 +78,7 @@ proc put() {
 }
 ";
 
-/// Sorts keys and indices of a block in shared memory. A block has several short rows, or a part of one.
+/// Sort of a block's keys and indices in shared memory. A block has several short rows, or a part of one.
 const SORT: &str = r"
 let tile = i64(block / parts) * i64(STRETCH >> width);
 scratch from: S = param from;
@@ -124,7 +124,7 @@ while run < u32(1) << width {
 }
 ";
 
-/// Merges a block's range of the output of two runs in memory.
+/// Merge of a block's range of the output from two runs in memory.
 const MERGE: &str = r"
 let tile = i64(block / parts), run = param run;
 let pair = first / (2 * run) * (2 * run), rest = n - pair;
@@ -164,7 +164,7 @@ merge(0, here, count - here, t * 8);
 put();
 ";
 
-/// Writes the result, or keys and indices for the next merge.
+/// Stores of the result, or of keys and indices for the next merge.
 const GIVE_OUT: &str = r"
 if param last == 0 {
     when FIRST {

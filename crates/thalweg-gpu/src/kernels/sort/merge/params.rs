@@ -5,39 +5,39 @@ use crate::params::{Address, Flag, I64, OptionalAddress, U32, params};
 params! {
     /// Kernel arguments of a merge sort.
     pub struct MergeSortParams() filled by MergeSortArguments {
-        /// Elements to sort.
+        /// Address of the elements to sort.
         from: Address,
-        /// Result; may be the elements.
+        /// Address of the result; may be that of the elements.
         to: Address,
         /// Number of rows.
         rows: I64,
-        /// Points of a row.
+        /// Number of points of a row.
         points: I64,
-        /// Elements from row to row.
+        /// Stride from row to row, in elements.
         row_stride: I64,
-        /// Elements from point to point.
+        /// Stride from point to point, in elements.
         point_stride: I64,
-        /// Binary logarithm of the elements that a block has of a row.
+        /// Binary logarithm of the number of elements of a row that a block sorts.
         log_row: U32,
-        /// Blocks of a row.
+        /// Number of blocks per row.
         row_blocks: U32,
         /// Length of the sorted runs that are merged.
         run: I64,
         /// Whether the launch writes the result.
         last: Flag,
-        /// Keys in sorted runs.
+        /// Address of the keys in sorted runs.
         run_keys: OptionalAddress,
-        /// Indices of these keys.
+        /// Address of the indices of these keys.
         run_indices: OptionalAddress,
-        /// Keys after a merge.
+        /// Address of the keys after a merge.
         merged_keys: OptionalAddress,
-        /// Indices after a merge.
+        /// Address of the indices after a merge.
         merged_indices: OptionalAddress,
-        /// Elements that the result is gathered from: a copy where the result overwrites them.
+        /// Address of the elements that the result is gathered from: a copy where the result overwrites them.
         elements: Address,
-        /// Elements from row to row of `elements`.
+        /// Stride from row to row of `elements`, in elements.
         elements_row_stride: I64,
-        /// Elements from point to point of `elements`.
+        /// Stride from point to point of `elements`, in elements.
         elements_point_stride: I64,
     }
 }

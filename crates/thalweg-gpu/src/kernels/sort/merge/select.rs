@@ -1,4 +1,4 @@
-//! Lowering of merge sorts of rows of scratch memory: a launch that sorts runs, and one for each doubling of runs
+//! Lowering of merge sorts of rows of scratch memory: a launch that sorts runs, and one for each doubling of runs.
 //!.
 
 use crate::kernels::Skeleton;

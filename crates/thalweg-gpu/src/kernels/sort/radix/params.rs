@@ -5,33 +5,33 @@ use crate::params::{Address, I64, U32, params};
 params! {
     /// Kernel arguments of a radix sort.
     pub struct RadixSortParams() filled by RadixSortArguments {
-        /// Elements to sort.
+        /// Address of the elements to sort.
         from: Address,
-        /// Result; may be the elements.
+        /// Address of the result; may be that of the elements.
         to: Address,
         /// Number of rows.
         rows: U32,
-        /// Points of a row.
+        /// Number of points of a row.
         points: U32,
-        /// Elements from row to row.
+        /// Stride from row to row, in elements.
         row_stride: I64,
-        /// Elements from point to point.
+        /// Stride from point to point, in elements.
         point_stride: I64,
-        /// Tiles of a row.
+        /// Number of tiles of a row.
         tiles: U32,
-        /// Blocks of a row (histogram), or number of the pass.
+        /// Number of blocks per row (histogram), or index of the pass.
         row_blocks_or_pass: U32,
-        /// Offset of each digit of each pass, and source and destination of each pass.
+        /// Address of the offset of each digit of each pass, followed by source and destination of each pass.
         digit_offsets: Address,
-        /// First buffer of elements.
+        /// Address of the first buffer of elements.
         first_elements: Address,
-        /// Second buffer of elements.
+        /// Address of the second buffer of elements.
         second_elements: Address,
-        /// First buffer of indices.
+        /// Address of the first buffer of indices.
         first_indices: Address,
-        /// Second buffer of indices.
+        /// Address of the second buffer of indices.
         second_indices: Address,
-        /// Counters (histogram), or the exchange buffer of blocks.
+        /// Address of counters (histogram), or of the exchange buffer of blocks.
         counters_or_exchange: Address,
     }
 }

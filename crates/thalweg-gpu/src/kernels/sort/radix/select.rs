@@ -14,7 +14,8 @@ use thalweg_ir::ScanOp;
 use thalweg_ir::tunable::Tunable;
 use thalweg_kernel::Moved;
 
-/// Threshold of the points of a row up to which merges take no more launches than passes, for elements of that size.
+/// Maximum number of points of a row at which merges take no more launches than radix passes, for elements of `size`
+/// bytes.
 fn merged(size: usize) -> &'static Tunable {
     match size {
         1 => &TUNABLES.max_merged_1,
@@ -44,7 +45,7 @@ pub fn add(sort: RowScan, plan: &mut Plan, target: &dyn Target) {
     let starts = region(4 * rows * passes * (DIGITS + 1));
     let elements = [0; 2].map(|_| region(dtype.size() * total));
     let own_places = [0; 2].map(|_| if places { region(4 * total) } else { starts });
-    // Traffic if no pass is skipped; the last pass writes the result.
+    // Traffic without skipped passes; the last pass writes the result.
     let (element, place) = ((dtype.size() * total) as u64, if places { 4 * total as u64 } else { 0 });
     let result = if places { 8 * total as u64 } else { element };
     plan.moved += Moved { read: 2 * element, written: result, ..Moved::default() };

@@ -1,22 +1,22 @@
-//! Epilogue on accumulator registers. The right factor's columns are interleaved in shared memory, so that each thread
-//! owns contiguous columns of the result.
+//! Epilogue on accumulator registers. B's columns are interleaved in shared memory, so that each thread owns contiguous
+//! columns of the result.
 //!
-//! A multiplication gives a thread two columns of every eight. The column of a factor's line follows from its position
-//! in shared memory alone, and a TMA copy stores lines in any order that strides can express. So a thread owns vectors
-//! of the result, and loads and stores these: nothing goes through shared memory, and no thread waits. The first loads
-//! are issued before the main loop.
+//! A multiplication gives a thread two columns of every eight. The column of a line of B follows from its position in
+//! shared memory alone, and a TMA copy stores lines in any order that strides can express. So a thread owns vectors of
+//! the result, and loads and stores these: nothing goes through shared memory, and no thread waits. The first loads are
+//! issued before the main loop.
 
 use crate::emit::access::lane_number;
 use crate::ir::{Action, Expr, Routine, Statement, Type};
 use crate::kernels::gemm::emit::epilogue::{Epilogue, PassThreads};
 use thalweg_ir::DType;
 
-/// Bytes of epilogue loads that a thread has in flight, and maximum number of vectors.
+/// Bytes of epilogue loads that a thread has in flight, and maximum number of passes whose loads are in flight.
 const AHEAD_BYTES: u32 = 64;
 const MAX_AHEAD: u32 = 4;
 
 impl Epilogue<'_> {
-    /// Statements before and after the main loop.
+    /// Emits the statements before and after the main loop.
     pub(super) fn interleaved(&self, within: &dyn Fn(Vec<Statement>) -> Vec<Statement>) -> [Vec<Statement>; 2] {
         let (epilogue, v) = (self.epilogue, self.lanes());
         if let Some(access) = self.part.class.rounded(epilogue.result.1) {
@@ -66,8 +66,8 @@ impl Epilogue<'_> {
         [before, within(behind)]
     }
 
-    /// Stores rounded accumulators to rows of any alignment. The last tile is not interleaved, and is stored element by
-    /// element.
+    /// Emits stores of rounded accumulators to rows of any alignment. The last tile is not interleaved, and is stored
+    /// element by element.
     fn interleaved_unaligned(&self, access: usize) -> Vec<Statement> {
         let PassThreads::Thread { across } = self.epilogue.by else { unreachable!("they are dealt") };
         let dtype = self.part.class.body.accesses[access].dtype;

@@ -11,11 +11,11 @@ use crate::emit::nodes::value;
 use crate::ir::{Expr, Statement, Type};
 use crate::kernels::gemm::emit::epilogue::{CHANGE_PLACES, Epilogue, PassThreads, SUM_AT, u32};
 
-/// Rows that a warp has in flight.
+/// Number of rows that a warp has in flight.
 const BESIDE: u32 = 4;
 
 impl Epilogue<'_> {
-    /// Statements of this epilogue; `None` for other results.
+    /// Emits this epilogue; `None` for other results.
     pub(super) fn stored_unaligned(&self) -> Option<Vec<Statement>> {
         let (class, epilogue) = (self.part.class, self.epilogue);
         let body = &class.body;

@@ -9,11 +9,11 @@ use crate::emit::access::lane_number;
 use crate::ir::{Expr, Statement, Type};
 use crate::kernels::gemm::emit::epilogue::{CHANGE_PLACES, Epilogue, MAX_AHEAD, SUM_AT};
 
-/// Vectors that a thread computes side by side.
+/// Number of vectors whose computations a thread interleaves.
 const BESIDE: u32 = 2;
 
 impl Epilogue<'_> {
-    /// Statements of this epilogue, where a warp's vectors are few enough to be in flight together.
+    /// Emits this epilogue, where a warp's vectors are few enough to be in flight together.
     pub(super) fn by_warp(&self) -> Option<Vec<Statement>> {
         let (epilogue, v) = (self.epilogue, self.lanes());
         let each = epilogue.rows * (epilogue.columns / v) / 32;
