@@ -8,8 +8,8 @@
 //!
 //! - **A discrete choice depends on it.** A comparison, a step function (`floor`, `sign`), a remainder, a conversion to
 //!   integers or bool, a sort, a maximum or minimum or its index, a loop that ends by data: there a rounding error
-//!   decides. (Except a maximum that is only subtracted in exponents, as in a softmax.) Its argument and all ancestors of
-//!   that are exact, back to values in memory, matrix products and (in f32 and f64, where the order of a sum varies
+//!   decides. (Except a maximum that is only subtracted in exponents, as in a softmax.) Its argument and all ancestors
+//!   of that are exact, back to values in memory, matrix products and (in f32 and f64, where the order of a sum varies
 //!   anyway) sums. So every kernel and every tier chooses the same.
 //! - **Its product is added to or subtracted from another product.** In `a·a - b·b` one product would be rounded and
 //!   the other not, so that equal products would differ. Both are exact then, also through views, extremes and sums, as

@@ -17,13 +17,13 @@ use std::fmt;
 use thalweg_ir::Op;
 use thalweg_kernel::Contracts;
 
-/// Number of index maps of one operation beyond which writing gives up, even if a stored value would not pay: each
+/// Maximum number of index maps of one operation at which writing goes on, even if storing a value would not pay. Each
 /// doubling of a tensor (`cat(a, a)`) doubles the maps of all its ancestors.
 pub(crate) fn hopeless_maps() -> usize {
     4 * TUNABLES.max_maps.get()
 }
 
-/// Rule that a kernel would break.
+/// Legality rule that a kernel would break.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Rule {
     /// All stores of a kernel have one element per point, or one per row: a kernel is one loop nest. Equality of sizes
