@@ -8,7 +8,8 @@ use std::sync::Mutex;
 use thalweg_kernel::ScatterGeometry;
 use thalweg_runtime::{Buffer, Error};
 
-/// Dimensions in which chunks differ, and the one that is inside a chunk.
+/// Partition of a scatter's iteration space into chunks: `dims` enumerate them, and each covers up to `block` columns
+/// of the innermost dimension.
 pub struct Chunks {
     dims: Vec<(usize, [isize; 4])>,
     base: [isize; 4],
