@@ -92,7 +92,7 @@ impl Outside {
         }
     }
 
-    /// The error, if there is one.
+    /// Error of the launch, if an index was out of range.
     pub fn result(self, name: &str, g: &ScatterGeometry) -> Result<(), Error> {
         match self.0.into_inner().unwrap_or_else(|e| e.into_inner()) {
             None => Ok(()),

@@ -12,7 +12,7 @@ use super::schedule::{self, Program};
 pub struct LoopCode {
     /// One iteration.
     pub program: Program,
-    /// Its register allocation.
+    /// Register allocation of the iteration.
     pub allocation: Allocation,
     /// Nested loops.
     pub inner: Vec<LoopCode>,
