@@ -10,7 +10,7 @@ use super::schedule::{self, Program};
 
 /// Code of a loop.
 pub struct LoopCode {
-    /// One iteration.
+    /// Instructions of one iteration.
     pub program: Program,
     /// Register allocation of the iteration.
     pub allocation: Allocation,
