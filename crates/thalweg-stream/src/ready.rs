@@ -1,8 +1,8 @@
 //! Runnable instances: an instance with its programs and its schedules (memory plans), which are made on first use.
 //!
 //! In: the bytes of each input that only the segment holds, and the memory left under the device's limit. Out: the
-//! schedule to run. Most segments see the same inputs dying every time and no limit, so the first schedule nearly
-//! always fits; the list of schedules is read without a lock.
+//! schedule to run. Most segments release the same inputs every time and run without a limit, so the first schedule
+//! nearly always fits; the list of schedules is read without a lock.
 
 use crate::DeviceRef;
 use crate::autotune::{Autotuning, MAX_ALTERNATIVES, Named};

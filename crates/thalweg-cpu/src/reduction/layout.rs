@@ -81,7 +81,7 @@ pub struct Layout<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Block {
     pub run: usize,
-    /// Offset of its first point in the run.
+    /// Offset of the block's first point in the run.
     pub start: usize,
     pub len: usize,
 }

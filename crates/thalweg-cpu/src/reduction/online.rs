@@ -27,7 +27,7 @@ use thalweg_runtime::{Error, ProgramInfo};
 /// Words per rescaling identity that a block produces: the fold, the shift, and the lower moments.
 const ONLINE_WORDS: usize = 2 + LOWER;
 
-/// A body compiled with the folds that its rescaling identities need.
+/// Row body compiled with the additional folds (lower moments) that its rescaling identities need.
 pub struct OnlineProgram {
     pub engine: InnerReductionEngine,
     pub online: OnlinePasses,

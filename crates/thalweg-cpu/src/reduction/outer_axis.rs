@@ -52,7 +52,7 @@ struct Map {
     folds: usize,
     once: bool,
     mapped: bool,
-    /// Accesses that it writes, if all its stores go to operands, point by point.
+    /// Accesses that the phase writes, if all its stores go to operands, point by point.
     written: Vec<usize>,
 }
 

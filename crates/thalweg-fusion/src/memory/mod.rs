@@ -2,7 +2,7 @@
 //!
 //! In: an [`Instance`], and the bytes of each input that are freed when it dies ([`Needs`]). Out: a [`Schedule`]:
 //! launches, releases after each, the location of every result, and the peak memory in use. Intermediates share one
-//! arena by lifetime (`arena.rs`); a result that reuses a dying operand's memory needs none of its own; outputs have
+//! arena by lifetime (`arena.rs`); a result that reuses a dead operand's memory needs none of its own; outputs have
 //! separate allocations, so that none keeps an arena alive. The order has a low peak (`order.rs`). Under a limit
 //! launches may run twice instead of holding their results (`limit.rs`).
 //!

@@ -5,9 +5,9 @@
 //! map. Both report the [`Rule`] that is broken. Rules about several kernels at once are checked on a whole candidate
 //! plan (`State::check` of the search). Checks have no side effects.
 //!
-//! Launches have further rules, which the instance keeps (`crate::instance`). A result reuses the memory of a dying
-//! input only if the kernel reads each of its elements at the point that writes it. Random numbers are a function of
-//! key and index alone, so they may be computed anywhere and repeatedly.
+//! Launches have further rules, which the instance keeps (`crate::instance`). A result reuses the memory of a dead
+//! input only if the kernel reads each element of the input at the point that overwrites it. Random numbers are a
+//! function of key and index alone, so they may be computed anywhere and repeatedly.
 //!
 //! Each rule has a test in `partition/tests/legality.rs`.
 
