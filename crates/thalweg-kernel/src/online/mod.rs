@@ -16,8 +16,8 @@
 //! result is better than that of two passes, where the rounded mean's error is in every square.
 //!
 //! In: a body and its phases. Out: the phases that may run together block by block, and the identity of each fold of
-//! the later pass. Their execution is up to the device. Results are merged ([`merge`](Part)) in f64 and in the order of
-//! the blocks, so they depend on nothing else.
+//! the later pass. Their execution is up to the device. Results are merged ([`OnlineFold::whole`]) in f64 and in the
+//! order of the blocks, so they depend on nothing else.
 
 mod find;
 mod merge;

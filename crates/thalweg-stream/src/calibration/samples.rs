@@ -49,7 +49,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Sizes for a device with asynchronous launches and that throughput; `None` for a CPU.
+    /// Sizes for a device with asynchronous launches and this throughput, or for a CPU if `throughput` is `None`.
     pub fn of(throughput: Option<&Throughput>) -> Sizes {
         let Some(t) = throughput else {
             return Sizes {
