@@ -9,9 +9,9 @@ use thalweg_runtime::{Error, Pool};
 /// Measured rates of copying buffers far larger than the caches, in bytes a second; bytes read and written both count.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bandwidth {
-    /// With one thread.
+    /// Rate with one thread.
     pub one: f64,
-    /// With all threads that a launch may use.
+    /// Rate with all threads that a launch may use.
     pub all: f64,
     /// Number of those threads.
     pub threads: usize,
@@ -22,7 +22,7 @@ const BYTES: usize = 128 << 20;
 /// Time budget of the measurement, including the first touch of the buffers.
 const BUDGET: Duration = Duration::from_millis(400);
 
-/// Copies this many bytes, a multiple of 64, between addresses aligned to 64 bytes.
+/// Copy loop: copies this many bytes, a multiple of 64, between addresses aligned to 64 bytes.
 type Copy = unsafe fn(*const u8, *mut u8, usize);
 
 /// Copy loops that this machine can run: the library's, and those with non-temporal stores, which do not read a line

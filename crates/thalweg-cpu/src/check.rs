@@ -19,8 +19,8 @@ pub fn counts(body: &Body, accesses: &[AccessGeometry], operands: &[&Buffer], sc
 /// Points at which an access is evaluated.
 #[derive(Clone, Copy)]
 pub struct Points<'a> {
-    /// Dimensions that it varies over, starting with the outermost one of the domain; of size 0 if it is never
-    /// evaluated.
+    /// Dimensions that the access varies over, starting with the outermost one of the domain. Of size 0 if the access
+    /// is never evaluated.
     pub extents: &'a [usize],
     /// Dimension that the access class refers to, if it is one of `extents`.
     pub along: Option<usize>,

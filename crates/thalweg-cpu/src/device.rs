@@ -21,9 +21,10 @@ use thalweg_kernel::{Computed, Contracts, Geometry, Kernel, Machine};
 use thalweg_runtime::environment::{self, Value};
 use thalweg_runtime::{Buffer, Device, Error, MemoryStats, Pool, Program, count};
 
-/// Estimated nanoseconds of work below which a launch stays on the calling thread. Waking a helper that still spins
-/// takes 1 µs, one that sleeps 20 to 50 µs (measured on two cores of a Zen 5 under a hypervisor); the caller waits for
-/// neither. A token of a decoder, whose weights are read once, takes 5 % less time with 12 µs than with 30.
+/// Minimum estimated nanoseconds of work at which a launch uses more than the calling thread. Waking a helper that
+/// still spins takes 1 µs, one that sleeps 20 to 50 µs (measured on two cores of a Zen 5 under a hypervisor); the
+/// caller waits for neither. A token of a decoder, whose weights are read once, takes 5 % less time with 12 µs than
+/// with 30.
 const PARALLEL_NS: f64 = 12_000.0;
 
 /// Capacity of the program cache; the cache is cleared when it is full. Plans own the programs that they run.
@@ -37,7 +38,7 @@ const COMPILE_NS: f64 = 50_000.0;
 pub struct CpuOptions {
     /// Number of threads that a launch may use, including the calling one.
     pub threads: usize,
-    /// Estimated nanoseconds of work from which a launch uses more than the calling thread.
+    /// Minimum estimated nanoseconds of work at which a launch uses more than the calling thread.
     pub parallel_ns: f64,
     /// Engine that compiles map bodies.
     pub isa: Choice,
@@ -73,7 +74,7 @@ pub struct CpuDevice {
     programs: RwLock<HashMap<Kernel, Compiled>>,
 }
 
-/// A compiled program: one that may be a sub-kernel of a group, or any other.
+/// Compiled program: one that may be a sub-kernel of a group, or any other.
 #[derive(Clone)]
 enum Compiled {
     Part(PartProgram),

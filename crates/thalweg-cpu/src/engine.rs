@@ -51,7 +51,7 @@ impl Choice {
         [Choice::Avx512Narrow, Choice::Avx512, Choice::Avx2, Choice::Tile].into_iter().filter(|c| c.available())
     }
 
-    /// Its name in `THALWEG_ISA`.
+    /// Name of the choice in `THALWEG_ISA`.
     pub fn name(self) -> &'static str {
         match self {
             Choice::Avx512Narrow => "avx512-narrow",
@@ -86,7 +86,7 @@ impl Choice {
         false
     }
 
-    /// Its instruction set, if it emits code; the machine may lack it.
+    /// Instruction set that the engine emits code for, if it does; the machine may lack it.
     #[cfg(unix)]
     pub(crate) fn isa(self) -> Option<emitter::Isa> {
         match self {
@@ -189,7 +189,7 @@ pub const STREAM_ALIGN: usize = 64;
 /// A compiled map body.
 pub struct Engine {
     body: Body,
-    /// Operands of the launch. Operands of the driver's own follow them.
+    /// Number of operands of the launch. Operands that the driver adds follow them.
     operands: u16,
     fast: Option<Box<dyn Rows>>,
     /// Variant with non-temporal stores, compiled when first needed.

@@ -16,9 +16,9 @@ use thalweg_runtime::Buffer;
 /// Properties of a body that launches need, independent of sizes.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
-    /// Arithmetic cost of a point.
+    /// Arithmetic cost of a point, in additions.
     cost: u64,
-    /// No gathers, no mapped accesses, and all stores contiguous and to operands.
+    /// Whether the body has no gathers and no mapped accesses, and all stores are contiguous and to operands.
     plain: bool,
 }
 
@@ -54,7 +54,7 @@ impl Facts {
     }
 }
 
-/// Runs a range of chunks; stops at the first failure.
+/// Runs a range of chunks, and stops at the first failure.
 ///
 /// # Safety
 /// The launch is flat.

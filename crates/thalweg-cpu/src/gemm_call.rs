@@ -6,25 +6,25 @@
 /// in bytes.
 #[repr(C)]
 pub struct TileArgs {
-    /// First element of the left factor.
+    /// Address of the first element of A.
     pub left: *const u8,
-    /// Stride between its rows; the element size if its elements are neighbours across rows.
+    /// Stride between rows of A; the element size if elements are contiguous across rows.
     pub left_row: isize,
-    /// Stride between its terms; the element size if its elements are neighbours across terms.
+    /// Stride between terms of A; the element size if elements are contiguous across terms.
     pub left_term: isize,
-    /// First element of the right factor; its columns are contiguous.
+    /// Address of the first element of B, whose columns are contiguous.
     pub right: *const u8,
-    /// Stride between its terms.
+    /// Stride between terms of B.
     pub right_term: isize,
     /// Number of terms.
     pub terms: usize,
-    /// Sums of earlier terms, or null.
+    /// Address of the accumulators of earlier terms, or null.
     pub from: *const u8,
-    /// Stride between their rows.
+    /// Stride between rows of `from`.
     pub from_row: isize,
-    /// Destination of the sums.
+    /// Address that the accumulators are stored to.
     pub to: *mut u8,
-    /// Stride between its rows.
+    /// Stride between rows of `to`.
     pub to_row: isize,
     /// Lane mask of the last vector: ones, then zeros. Set by `gemm::microkernels::Kernels`.
     pub lanes: *const u8,
@@ -36,19 +36,19 @@ pub struct TileArgs {
 /// starting from 0 at the first terms of a block.
 #[repr(C)]
 pub struct StreamArgs {
-    /// Elements of the left factor, contiguous.
+    /// Address of the elements of A, contiguous.
     pub left: *const u8,
-    /// First element of the right factor; its columns are contiguous.
+    /// Address of the first element of B, whose columns are contiguous.
     pub right: *const u8,
-    /// Stride between its terms, in bytes.
+    /// Stride between terms of B, in bytes.
     pub right_term: isize,
-    /// Sums, contiguous.
+    /// Address of the accumulators, contiguous.
     pub sums: *mut u8,
     /// Number of columns.
     pub columns: usize,
-    /// As in [`TileArgs`].
+    /// Lane mask of the last vector: see [`TileArgs::lanes`].
     pub lanes: *const u8,
-    /// As in [`TileArgs`].
+    /// Bit mask of the last vector: see [`TileArgs::bits`].
     pub bits: u64,
 }
 
@@ -56,19 +56,19 @@ pub struct StreamArgs {
 /// j]`. Each sum has as many chains (lanes) as fit 64 bytes; a tree of halves adds them up.
 #[repr(C)]
 pub struct DotArgs {
-    /// First element of the left factor, as wide as the sums.
+    /// Address of the first element of A, whose elements are as wide as the accumulators.
     pub left: *const u8,
-    /// Stride between its rows, in bytes.
+    /// Stride between rows of A, in bytes.
     pub left_row: isize,
-    /// First element of the right factor.
+    /// Address of the first element of B.
     pub right: *const u8,
-    /// Stride between its columns, in bytes.
+    /// Stride between columns of B, in bytes.
     pub right_column: isize,
     /// Number of terms: a multiple of the number of chains.
     pub terms: usize,
-    /// Destination of the sums, contiguous in a row.
+    /// Address that the accumulators are stored to, contiguous in a row.
     pub sums: *mut u8,
-    /// Stride between its rows, in bytes.
+    /// Stride between rows of `sums`, in bytes.
     pub sums_row: isize,
 }
 

@@ -26,9 +26,9 @@ const PART_NS: f64 = 50.0;
 /// Program of a sub-kernel.
 #[derive(Clone, Debug)]
 pub enum PartProgram {
-    /// A map.
+    /// Map over one domain.
     Map(Arc<MapProgram>),
-    /// A map in boxes.
+    /// Map over a domain cut into boxes.
     Boxes(Arc<BoxesProgram>),
     /// A row kernel.
     Rows(Arc<RowsProgram>),
@@ -55,16 +55,16 @@ struct SubKernel {
 /// A compiled group.
 pub struct GroupProgram {
     parts: Vec<SubKernel>,
-    /// Number of operands read, of all sub-kernels.
+    /// Number of operands that all sub-kernels read.
     reads: usize,
-    /// Numbers of all operands and of all scalars.
+    /// Number of all operands, and of all scalars.
     operands: usize,
     scalars: usize,
     /// For each written operand, whether its sub-kernel may read inputs again after writing it; empty if none does.
     rereads: Vec<bool>,
     info: ProgramInfo,
     threads: Arc<Threads>,
-    /// The calling thread alone, for row sub-kernels.
+    /// Thread pool of the calling thread alone, for row sub-kernels.
     alone: Threads,
 }
 
@@ -82,7 +82,7 @@ struct Unit {
 }
 
 impl GroupProgram {
-    /// The group of these sub-kernels; `programs` are those of its distinct kernels.
+    /// Creates the group of these sub-kernels; `programs` are those of its distinct kernels.
     pub fn new(programs: &[PartProgram], parts: &[GroupPart], threads: Arc<Threads>) -> GroupProgram {
         let parts: Vec<SubKernel> = parts
             .iter()

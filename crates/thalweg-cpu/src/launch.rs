@@ -71,7 +71,7 @@ enum Passed<'a> {
     Flat,
     /// One line of narrow rows.
     Narrow(Box<Narrow<'a>>),
-    /// Rectangles.
+    /// Rectangles of rows and points.
     Rectangles(Box<Traversal>),
 }
 

@@ -12,8 +12,8 @@ use thalweg_runtime::{Block, Memory};
 
 /// Bytes of a huge page on x86-64 and (with 4 KiB pages) aarch64; blocks from this size on are aligned to it.
 const HUGE_PAGE: usize = 2 << 20;
-/// Block size in bytes from which on available memory is queried first (some 20 µs, little beside the page faults to
-/// come).
+/// Minimum size in bytes of a block for which available memory is queried first. That takes some 20 µs, little beside
+/// the page faults to come.
 const LOOK_FIRST: usize = 64 << 20;
 
 /// Memory of the host.

@@ -5,9 +5,9 @@
 
 /// A loop. Its body is `#[inline(always)]`, so that it is compiled for each caller's instruction set.
 pub trait Job {
-    /// Its result.
+    /// Result of the loop.
     type Out;
-    /// Runs it.
+    /// Runs the loop.
     fn run(self) -> Self::Out;
 }
 

@@ -91,7 +91,7 @@ struct Filled {
 /// Tables of a run of chunks.
 pub struct Tables<'s> {
     memory: &'s mut Vec<i32>,
-    /// By access.
+    /// Contents of each access's table.
     filled: Vec<Option<Filled>>,
     /// Entries per table.
     pitch: usize,

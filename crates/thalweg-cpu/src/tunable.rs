@@ -19,15 +19,16 @@ thalweg_ir::tunables! {
         min_table_values: 4, in 1..=4,
         /// Maximum total bytes of a thread's tables if it has more than one.
         max_several_tables: 8 << 10, in 0..=1024,
-        /// Values of a scatter computed at a time on each thread: index and values of f32 take 384 KiB.
+        /// Number of a scatter's index and value elements that each thread computes at a time: for f32 they take 384
+        /// KiB.
         scatter_part: 32 << 10, in 1..=64,
         /// Maximum columns of a scatter's chunk: some kilobytes, and whole cache lines.
         max_scatter_columns: 1024, in 1..=8,
-        /// Points of a row from which on longer rows are not faster.
+        /// Minimum points of a row at which longer rows are not faster, so that short rows need not be joined.
         min_row_points: 16, in 1..=16,
-        /// Points of a call from which on longer calls are not faster.
+        /// Minimum points of a call at which longer calls are not faster.
         min_call_points: 64, in 1..=64,
-        /// Points of a call through position tables, which has one row, from which on longer calls are not faster.
+        /// Minimum points of a call through position tables, which has one row, at which longer calls are not faster.
         min_table_call_points: 256, in 1..=64,
         /// Minimum factor by which calls must become longer for rows to be joined.
         min_call_gain: 8, in 1..=8,
@@ -48,38 +49,40 @@ thalweg_ir::tunables! {
         max_direct_factor: 96 << 10, in 0..=4096,
         /// Maximum bytes of packed rows that a thread retains.
         max_packed_rows: 2 << 20, in 0..=4096,
-        /// Bytes of right factors packed at a time: they stay in the last-level cache.
+        /// Bytes of B operands that are packed at a time for a group of products: they stay in the last-level cache.
         packed_group: 4 << 20, in 1..=8192,
-        /// Maximum bytes of the packed factors of one product; larger ones are packed for one block of rows at a time.
+        /// Maximum bytes of the packed B of one product; a larger one is packed for one block of rows at a time.
         max_packed: 64 << 20, in 0..=16384,
         /// Maximum number of taps for which it is cheap to compute the masks of elements outside the input for all of
         /// them.
         max_masked_taps: 64, in 0..=64,
-        /// Bytes from row to row of a left factor whose rows a thread reads where they are: a block of them is on few pages and
-        /// stays in the second-level cache.
+        /// Maximum row stride, in bytes, of a GEMM operand A that is read in place instead of packed: a block of its
+        /// rows is on few pages and stays in the second-level cache.
         max_direct_stride: 2 << 10, in 0..=256,
-        /// Bytes of the right factor that are packed for all threads at a time.
+        /// Maximum bytes of a GEMM operand B that are packed for all threads at a time.
         max_shared_bytes: 16 << 20, in 64..=4096,
-        /// Columns that are packed for all, at least: packing the left factor again for the next ones costs no more than 4 %.
+        /// Minimum number of columns of B that are packed for all threads at a time: packing A again for the next ones
+        /// then costs at most 4 %.
         min_shared_columns: 256, in 1..=16,
-        /// Columns that a task packs rows of the left factor for, at least, where there are threads for more: it takes as long as
-        /// multiplying an element with a dozen columns.
+        /// Minimum number of columns of a task that packs its rows of A, where there are threads for more tasks.
+        /// Packing an element takes as long as multiplying it with a dozen columns.
         min_packed_columns: 256, in 1..=16,
-        /// Bytes of a strip that stay in a core's own caches while its phases run.
+        /// Maximum bytes of a strip: they stay in a core's own caches while its phases run.
         strip_bytes: PRIVATE_CACHE, in 0..=8192,
-        /// Columns of a strip of bodies that pass once, where width alone matters.
+        /// Maximum columns of a strip, reached by bodies with one pass, where width alone matters.
         max_strip_columns: STRIP_COLUMNS.1, in 64..=128,
-        /// Columns of a strip that are worth a chunk.
+        /// Minimum columns of a strip that are worth a chunk.
         min_strip_columns: STRIP_COLUMNS.0, in 16..=64,
-        /// Bytes of the rows that are passed over side by side: they stay in the smallest first-level caches.
+        /// Maximum bytes of the rows that an inner-axis kernel processes side by side: they stay in the smallest
+        /// first-level caches.
         abreast_bytes: 24 << 10, in 0..=512,
-        /// Columns from which on segments of a recurrence need not go side by side.
+        /// Minimum number of columns at which the segments of a recurrence need not be computed side by side.
         min_wide_segments: 64, in 1..=8,
-        /// Points of a chunk where something is brought into order chunk by chunk: 32 KiB of f32.
+        /// Points of a chunk of narrow rows whose operands are staged in order chunk by chunk: 32 KiB of f32.
         ordered_chunk: 8 << 10, in 1..=64,
-        /// Instructions of a loop over vectors up to which it is unrolled: beyond, compiling takes too long.
+        /// Maximum number of instructions of an unrolled loop over vectors. Compiling a longer one takes too long.
         max_unrolled_instructions: 12_000, in 0..=400,
-        /// Kernels from which on they are compiled by several threads.
+        /// Minimum number of kernels that are compiled by several threads.
         min_compiled_together: 4, in 1..=4,
     }
 }

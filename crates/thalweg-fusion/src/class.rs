@@ -36,16 +36,16 @@ struct Layout {
     broadcast: bool,
 }
 
-/// Key of a plan beside the pattern: plans are cached by it.
+/// Key that plans are cached by, together with the pattern.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct SegmentClass {
     /// Layout of each input; then of each operation whose integer arguments determine the layout of its result.
     layouts: Box<[Layout]>,
-    /// Unrolled reductions, which depend on sizes.
+    /// Reductions that are unrolled; the choice depends on sizes.
     unrolled: Box<[u32]>,
-    /// Number of [`SIZES`] that the footprint reaches.
+    /// Number of thresholds in [`SIZES`] that the footprint reaches.
     size: u8,
-    /// Rewrite, which depends on sizes.
+    /// Rewrite of the segment; the choice depends on sizes.
     rewrite: Rewrite,
 }
 
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(Layout::of(None).order, Order::Mapped);
     }
 
-    /// Class of a slice of `rows` rows and every `step`th column, with its exponentials.
+    /// Class of a segment that slices `rows` rows and every `step`th column, and computes exponentials of the slice.
     fn class(rows: usize, columns: usize, step: usize, fused: bool) -> SegmentClass {
         let wide = View::contiguous(Shape::new(&[rows, columns * step]));
         let input = RelArg::input(0, InputKind { dtype: DType::F32, rank: 2, contiguous: true });

@@ -6,11 +6,11 @@
 //!
 //! Reasons for an operation to be exact:
 //!
-//! - **Something selects by it.** A comparison, a step function (`floor`, `sign`), a remainder, a conversion to
-//!   integers or bool, a sort, an extreme or its index, a loop that ends by data: there a rounding error decides.
-//!   (Except a maximum that is only subtracted in exponents, as in a softmax.) Its argument and all ancestors of that
-//!   are exact, back to values in memory, matrix products and (in f32 and f64, where the order of a sum varies anyway)
-//!   sums. So every kernel and every tier selects the same.
+//! - **A discrete choice depends on it.** A comparison, a step function (`floor`, `sign`), a remainder, a conversion to
+//!   integers or bool, a sort, a maximum or minimum or its index, a loop that ends by data: there a rounding error
+//!   decides. (Except a maximum that is only subtracted in exponents, as in a softmax.) Its argument and all ancestors
+//!   of that are exact, back to values in memory, matrix products and (in f32 and f64, where the order of a sum varies
+//!   anyway) sums. So every kernel and every tier chooses the same.
 //! - **Its product is added to or subtracted from another product.** In `a·a - b·b` one product would be rounded and
 //!   the other not, so that equal products would differ. Both are exact then, also through views, extremes and sums, as
 //!   in `mean(x·x) - mean(x)·mean(x)`. A difference that only exponentials read is left alone, since it changes their
@@ -65,7 +65,7 @@ fn find(ix: &Indexed<'_>) -> BitSet {
     search.exact
 }
 
-/// Whether an operation may make others exact: most segments have none and skip the search.
+/// Whether an operation may make others exact. Most segments have no such operation and skip the search.
 fn may_begin(rel: &thalweg_ir::RelOp) -> bool {
     match rel.op {
         Op::Element(e) => e.row().selects() || matches!(e, ElementOp::Add | ElementOp::Sub) && rel.dtype.is_float(),
@@ -106,7 +106,9 @@ impl Search<'_> {
         ix.tensors(i).for_each(|(_, v)| self.mark(v));
     }
 
-    /// Marks the values that an operation selects by.
+    /// Marks the float arguments of an operation whose result may change abruptly with a rounding error of its
+    /// arguments. These are comparisons and step functions, maxima, minima and sorts, casts to integers, bitcasts,
+    /// loops, and user-defined combines that compare. A maximum that is only subtracted in exponents is excepted.
     fn roots(&mut self, i: usize) {
         let rel = &self.ix.seg.ops[i];
         let selects = match rel.op {
@@ -126,7 +128,8 @@ impl Search<'_> {
         }
     }
 
-    /// Marks the arguments of an exact operation.
+    /// Marks the arguments of an exact operation, so that exactness propagates to ancestors. Sums in f32 and f64 and
+    /// matrix products end the propagation.
     fn spread(&mut self, i: usize) {
         let rel = &self.ix.seg.ops[i];
         let narrow = is_narrow(rel.dtype);
@@ -170,7 +173,8 @@ impl Search<'_> {
         }
     }
 
-    /// Product that a value is, is selected from or is summed from; the operations on the way are appended to `found`.
+    /// Product that a value is, is selected from, or is summed from; `None` if there is none. The operations on the way
+    /// are appended to `found`.
     fn product(&self, v: ValueId, found: &mut Vec<usize>) -> Option<Product> {
         let ix = self.ix;
         let (mut stack, mut product) = (vec![v], None);
@@ -208,7 +212,7 @@ impl Search<'_> {
         product.map(|()| Product { reduced })
     }
 
-    /// Whether an operation is a division by other than a number.
+    /// Whether an operation is a division by a tensor of more than one number.
     fn divides_by_tensor(&self, i: usize) -> bool {
         let divisor = self.ix.tensors(i).find(|(at, _)| *at == 1);
         self.ix.seg.ops[i].op == Op::Element(ElementOp::Div) && divisor.is_some_and(|(_, v)| !self.is_number(v))
@@ -232,14 +236,14 @@ impl Search<'_> {
         }
     }
 
-    /// Whether only exponentials read an operation's result.
+    /// Whether an operation's result is read by exponentials only.
     fn only_exp(&mut self, i: usize) -> bool {
         let ops = self.ix.seg.ops;
         let is_exp = |r: usize| matches!(ops[r].op, Op::Element(ElementOp::Exp | ElementOp::Exp2));
         !self.ix.seg.live.has(i) && self.readers(i).iter().all(|&r| is_exp(r as usize))
     }
 
-    /// Whether an extreme is only subtracted in exponents.
+    /// Whether a maximum or minimum is only subtracted in exponents.
     fn shifts_only(&mut self, extreme: usize) -> bool {
         let (ix, mut stack) = (self.ix, vec![extreme]);
         while let Some(i) = stack.pop() {
@@ -287,7 +291,7 @@ mod tests {
     use crate::partition::tests::graphs::{Graph, T};
     use ElementOp::{Add, Div, Eq, Exp, Mul, Sub, Tanh};
 
-    /// Exactness of these values.
+    /// Whether each of these values is exact.
     fn exact(g: &Graph, of: &[T]) -> Vec<bool> {
         let ix = Indexed::new(g.0.as_segment());
         let is_exact = |t: &T| matches!(*t, T::Op(i) if is_exact(&ix, i));

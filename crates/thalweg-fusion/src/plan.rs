@@ -36,9 +36,9 @@ pub enum KernelPlan {
         /// All operations computed in it, ascending.
         ops: Vec<usize>,
     },
-    /// Matrix product with an optional prologue for each operand and an optional epilogue.
+    /// Matrix product (GEMM) with an optional prologue for each operand and an optional epilogue.
     Contraction {
-        /// Products, and the rows of prologue and epilogue.
+        /// The product, its producer GEMM, and the rows of prologue and epilogue.
         products: Products,
         /// Operations whose results are written, one element per accumulator, in the planner's canonical order; the
         /// product may be among them.
@@ -69,9 +69,9 @@ pub enum KernelPlan {
 /// Products of a contraction, and the rows that its prologue and epilogue fold along.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Products {
-    /// The product.
+    /// Index of the product.
     pub product: usize,
-    /// Inner product that the left operand is computed from, and the last operation of the elementwise chain over its
+    /// Producer GEMM that the left operand is computed from, and the last operation of the elementwise chain over its
     /// accumulators alone. The rest of the prologue starts from that operation's result.
     pub inner: Option<(usize, usize)>,
     /// Reduction or scan along the rows of the left operand, if its prologue has one.
@@ -80,7 +80,7 @@ pub struct Products {
     pub rows: Option<usize>,
 }
 
-/// Kind of a live-out.
+/// Kind of a live-out: written or a view.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OutputPlan {
     /// Written by a kernel.
@@ -89,16 +89,16 @@ pub enum OutputPlan {
     Alias,
 }
 
-/// Value passed from one kernel to another through memory.
+/// Value that one kernel passes to another through memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Edge {
-    /// Operation whose result it is.
+    /// Index of the operation whose result it is.
     pub op: usize,
-    /// Kernel that writes it.
+    /// Index of the kernel that writes it.
     pub from: usize,
-    /// Kernel that reads it.
+    /// Index of the kernel that reads it.
     pub to: usize,
-    /// Reason why it is not recomputed where it is read.
+    /// Reason why the reading kernel does not recompute it.
     pub reason: Reason,
 }
 
@@ -111,11 +111,11 @@ pub enum Reason {
     OperandOf(&'static str),
     /// The producer is an opaque kernel.
     ResultOf(&'static str),
-    /// The consumer reads other elements than the one it computes, and recomputing them would cost more.
+    /// The consumer reads other elements of the value than the one it computes, and recomputing them would cost more.
     OtherElements,
     /// Several kernels need the value, and recomputing it in each would cost more.
     Shared,
-    /// A shared kernel would take that many more nanoseconds, by the cost model.
+    /// A shared kernel would take longer by the cost model, by that many nanoseconds.
     Slower(u64),
     /// The value is live, so it is written anyway, and reading it costs less than recomputing it.
     Wanted,
@@ -153,7 +153,7 @@ impl fmt::Display for Reason {
 }
 
 impl KernelPlan {
-    /// Product of a kernel that contains exactly one.
+    /// Index of the product of a kernel that contains exactly one.
     pub(crate) fn product(&self) -> Option<usize> {
         match self {
             KernelPlan::Contraction { products: Products { product, inner: None, .. }, .. } => Some(*product),
@@ -169,8 +169,8 @@ impl KernelPlan {
         }
     }
 
-    /// Operations whose results it writes, member by member; within one: point stores, row stores, then reductions over
-    /// all rows.
+    /// Operations whose results the kernel writes, member by member. Within a member: point stores, row stores, then
+    /// reductions over all rows.
     pub fn writes(&self) -> impl Iterator<Item = usize> + '_ {
         self.parts().iter().flat_map(|part| {
             let [points, rows, columns]: [&[usize]; 3] = match part {
@@ -183,7 +183,7 @@ impl KernelPlan {
         })
     }
 
-    /// Operations computed in it, member by member.
+    /// Operations that the kernel computes, member by member.
     pub fn ops(&self) -> impl Iterator<Item = usize> + '_ {
         self.parts().iter().flat_map(|part| {
             let ops: &[usize] = match part {

@@ -11,9 +11,9 @@ use rustc_hash::FxHashMap;
 /// Partition of a pattern's scalars into classes of equal bits.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ScalarClasses {
-    /// First scalar of the class, for each scalar.
+    /// Representative of each scalar: the first scalar of its class.
     first: Vec<u32>,
-    /// Scalars that are not the first of their class: a run checks these.
+    /// Scalars that are not the representative of their class. Each run compares them with it.
     others: Vec<u32>,
 }
 
@@ -41,7 +41,7 @@ impl ScalarClasses {
         ScalarClasses::sort(scalars.iter().zip(&self.first).map(|(&s, &c)| (s, c)))
     }
 
-    /// First scalar of the class of scalar `i`.
+    /// Representative of the class of scalar `i`: its first scalar.
     pub(crate) fn representative(&self, i: usize) -> usize {
         self.first[i] as usize
     }

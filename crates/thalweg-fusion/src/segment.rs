@@ -7,11 +7,13 @@ use thalweg_kernel::{Contracts, Precision};
 /// Planning mode of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Mode {
-    /// Fuse operations into shared kernels; otherwise each is a kernel of its own.
+    /// Whether operations are fused into shared kernels; otherwise each is a kernel of its own.
     pub fused: bool,
-    /// Fused and unfused results agree to the bit: no contraction, narrow floats rounded after each operation.
+    /// Whether fused and unfused results must agree bit for bit: no contraction, narrow floats rounded after each
+    /// operation.
     pub strict: bool,
-    /// Matrix products of f32 may round their operands to TF32, where the device gains by it; not in strict mode.
+    /// Whether matrix products of f32 may round their operands to TF32, where the device gains by it; not in strict
+    /// mode.
     pub tf32: bool,
     /// Operations that the device can fuse with matrix products.
     pub contracts: Contracts,
@@ -29,19 +31,19 @@ impl Mode {
 }
 
 impl Mode {
-    /// Whether large kernels compile slowly: true of a GPU's compiler.
+    /// Whether large kernels take long to compile: true of a GPU's compiler.
     pub fn compiles_long(self) -> bool {
         self.contracts == Contracts::Tiles
     }
 
-    /// Whether the device can write results of a row kernel that are not contiguous in memory, by staging them. CPUs
-    /// do: each of their runs is a call.
+    /// Whether the device can store results of a row kernel that are not contiguous in memory, by staging them. CPUs
+    /// can: there each contiguous run is a call.
     pub fn parts_rows(self) -> bool {
         self.contracts == Contracts::Rows
     }
 
-    /// Whether a device without fused row operations (a GPU) computes flash attention for that dtype: a product whose
-    /// left operand is computed from another product.
+    /// Whether a device without fused row operations (a GPU) computes flash attention in that dtype: a product whose
+    /// left operand is computed from a producer GEMM.
     pub fn streams(self, dtype: DType) -> bool {
         match dtype {
             DType::BF16 | DType::F16 => !self.strict,
@@ -203,7 +205,7 @@ impl Segment<'_> {
     }
 }
 
-/// Segment with an index of its arguments, as planning and instantiating read it.
+/// Segment with an index of its arguments, for planning and instantiating.
 pub(crate) struct Indexed<'a> {
     pub seg: Segment<'a>,
     int_at: Vec<u32>,
@@ -285,7 +287,7 @@ impl<'a> Indexed<'a> {
         &self.seg.ints[self.int_at[i] as usize..self.int_at[i + 1] as usize]
     }
 
-    /// Number of the segment's scalar that is argument `arg` of operation `i`.
+    /// Index, in the segment, of the scalar that is argument `arg` of operation `i`.
     pub fn scalar(&self, i: usize, arg: usize) -> usize {
         let before = self.seg.ops[i].args().take(arg).filter(|a| *a == Arg::Scalar).count();
         self.scalar_at[i] as usize + before
@@ -305,7 +307,7 @@ impl<'a> Indexed<'a> {
             && numbers(a) == numbers(b)
     }
 
-    /// Number of the segment's scalar that is the first scalar argument of operation `i`.
+    /// Index, in the segment, of the first scalar argument of operation `i`.
     pub fn first_scalar(&self, i: usize) -> usize {
         self.scalar_at[i] as usize
     }
@@ -328,7 +330,7 @@ impl<'a> Indexed<'a> {
         self.shape(v).numel() * self.dtype(v).size()
     }
 
-    /// Tensor arguments of operation `i`, with their argument numbers.
+    /// Tensor arguments of operation `i`, each with its argument index.
     pub fn tensors(&self, i: usize) -> impl Iterator<Item = (usize, ValueId)> + '_ {
         self.seg.ops[i].args().enumerate().filter_map(|(n, a)| match a {
             Arg::Op(o) => Some((n, ValueId::Op(o))),
@@ -349,8 +351,8 @@ impl<'a> Indexed<'a> {
 /// Tensor of a segment: an input, or the result of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum ValueId {
-    /// An input, by number.
+    /// An input, by index.
     Input(usize),
-    /// The result of an operation, by number.
+    /// The result of an operation, by index.
     Op(usize),
 }

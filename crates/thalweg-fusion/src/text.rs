@@ -13,10 +13,10 @@ use std::fmt::Write;
 use thalweg_ir::{Arg, DType, InputKind, MAX_ARGS, MAX_RANK, Op, RelArg, RelOp, Shape, View};
 use thalweg_kernel::Contracts;
 
-/// First line.
+/// First line of the text: format name and version.
 const HEAD: &str = "thalweg segment 2";
 
-/// Names of [`Contracts`] values, in their order.
+/// Names of the [`Contracts`] variants in the text, in their order.
 const CONTRACTS: [(&str, Contracts); 3] =
     [("bare", Contracts::Bare), ("tiles", Contracts::Tiles), ("contracts", Contracts::Rows)];
 
@@ -174,7 +174,7 @@ fn operation(word: &str, rest: &str, segment: &mut OwnedSegment) -> Option<()> {
     Some(())
 }
 
-/// Numbers of `[1, 2, 3] …`, and the rest of the text.
+/// Parses a list `[1, 2, 3]` at the beginning of the text; returns its numbers, and the rest of the text.
 fn list<T: std::str::FromStr>(text: &str) -> Option<(Vec<T>, &str)> {
     let (inside, rest) = text.strip_prefix('[')?.split_once(']')?;
     let numbers = inside.split(',').map(str::trim).filter(|n| !n.is_empty());

@@ -30,16 +30,16 @@ pub struct SingleKey {
     inputs: Vec<(DType, View)>,
 }
 
-/// Operation as a kernel.
+/// Single operation planned as a kernel.
 #[derive(Debug)]
 pub struct Single {
     kernel: KernelPlan,
-    /// Launch; none if it has nothing to write.
+    /// Launch of the kernel; `None` if it has nothing to write.
     step: Option<Step>,
 }
 
 impl Single {
-    /// Launch, to be compiled.
+    /// Launch that has to be compiled; `None` if there is nothing to write.
     pub fn step(&self) -> Option<&Step> {
         self.step.as_ref()
     }
@@ -89,11 +89,11 @@ pub type SingleLookup<P, E> = Result<Option<(P, Arc<Single>)>, E>;
 /// Segment as one kernel per operation.
 #[derive(Debug)]
 pub struct Unfused<P> {
-    /// Plan.
+    /// Plan with one kernel per operation.
     pub plan: Plan,
     /// Instance of the plan.
     pub instance: Instance,
-    /// Extra data of each launch of the instance, in order.
+    /// Extra data of each launch of the instance, in order, from the lookup.
     pub beside: Vec<P>,
 }
 
@@ -153,16 +153,16 @@ fn needed(ix: &Indexed<'_>) -> BitSet {
     needed
 }
 
-/// Layouts of the results so far.
+/// Memory layouts of the results so far.
 struct ResultLayouts {
-    /// For each operation, the value it is a view of, and that view.
+    /// Value that each operation's result is a view of, and that view.
     at: Vec<Option<(ValueId, View)>>,
-    /// Buffer of each operation that has one.
+    /// Index of the buffer of each operation that has one.
     buffer_of: Vec<usize>,
 }
 
 impl ResultLayouts {
-    /// Base and view of a value.
+    /// Base value and view of a value.
     fn of(&self, ix: &Indexed<'_>, v: ValueId) -> (ValueId, View) {
         match v {
             ValueId::Input(n) => (v, ix.seg.inputs[n].1),
@@ -170,7 +170,7 @@ impl ResultLayouts {
         }
     }
 
-    /// Base and view of a view's result, if strides express it.
+    /// Base value and view of a view operation's result; `None` if strides do not express it.
     fn moved(&self, ix: &Indexed<'_>, i: usize) -> Option<(ValueId, View)> {
         if !ix.seg.ops[i].op.is_view() {
             return None;
@@ -188,10 +188,10 @@ impl ResultLayouts {
     }
 }
 
-/// Key of one operation after the other, with the segment's values of its inputs.
+/// Lookup key, reused for one operation after the other, and the segment's values for its inputs.
 struct Asked {
     key: SingleKey,
-    /// Argument for each input, and its base.
+    /// Argument for each input of the key, and the base value that it is a view of.
     arguments: Vec<(ValueId, ValueId)>,
 }
 
@@ -224,7 +224,7 @@ impl Asked {
         }
     }
 
-    /// Launch of the operation in the segment.
+    /// Launch of the single operation, with its operands mapped to the segment's.
     fn step(&self, ix: &Indexed<'_>, i: usize, single: &Step, kernel_index: usize, lies: &ResultLayouts) -> Step {
         let slot = |s: &Slot| match *s {
             Slot::Input(n) => lies.slot(self.arguments[n].1),
@@ -250,7 +250,7 @@ impl Asked {
         }
     }
 
-    /// Kernel in the segment's plan.
+    /// Kernel plan of the single operation, with its values mapped to the segment's.
     fn kernel(&self, i: usize, single: &KernelPlan) -> KernelPlan {
         let value = |v: ValueId| match v {
             ValueId::Input(n) => self.arguments[n].0,

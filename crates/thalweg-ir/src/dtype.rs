@@ -37,7 +37,7 @@ pub enum DType {
 /// Properties of a float dtype.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct FloatInfo {
-    /// Bits of a number.
+    /// Number of bits of an element.
     pub bits: u32,
     /// Difference between 1 and the next larger number.
     pub epsilon: f64,
@@ -126,17 +126,17 @@ impl DType {
         DType::ALL.get(index as usize).copied()
     }
 
-    /// f32, f64, bf16 or f16.
+    /// Whether the dtype is f32, f64, bf16 or f16.
     pub const fn is_float(self) -> bool {
         matches!(self, DType::F32 | DType::F64 | DType::BF16 | DType::F16)
     }
 
-    /// A signed or unsigned integer; bool is not one.
+    /// Whether the dtype is a signed or unsigned integer; bool is not one.
     pub const fn is_int(self) -> bool {
         !self.is_float() && !matches!(self, DType::Bool)
     }
 
-    /// An integer or float type that holds negative values.
+    /// Whether the dtype is an integer or float type that holds negative values.
     pub const fn is_signed(self) -> bool {
         !matches!(self, DType::U8 | DType::U16 | DType::U32 | DType::U64 | DType::Bool)
     }

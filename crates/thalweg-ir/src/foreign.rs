@@ -34,30 +34,30 @@ pub struct Foreign(u32);
 
 static SOURCES: Table<ForeignSource, ()> = Table::new();
 
-/// Launch configuration of a [`Foreign`], recorded as the first of its integers.
+/// Launch configuration of a [`Foreign`] operation, recorded as the first of its integers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ForeignLaunch {
     /// Number of blocks.
     pub grid: [u32; 3],
-    /// Threads per block.
+    /// Number of threads per block.
     pub block: [u32; 3],
     /// Bytes of dynamic shared memory per block.
     pub shared: u32,
-    /// Arithmetic, in additions, if given.
+    /// Arithmetic of the launch in additions, if given.
     pub additions: Option<u64>,
 }
 
 impl ForeignLaunch {
-    /// Number of integers that represent it.
+    /// Number of integers that represent the configuration.
     pub const INTS: usize = 8;
 
-    /// Converts to integers.
+    /// Integers that represent the configuration.
     pub fn to_ints(self) -> [i64; ForeignLaunch::INTS] {
         let ([x, y, z], [a, b, c]) = (self.grid.map(i64::from), self.block.map(i64::from));
         [x, y, z, a, b, c, i64::from(self.shared), self.additions.map_or(-1, |n| n as i64)]
     }
 
-    /// Converts from the integers of an operation.
+    /// Configuration that the integers of an operation represent.
     pub fn from_ints(ints: &[i64]) -> ForeignLaunch {
         let at = |i: usize| ints[i] as u32;
         ForeignLaunch {

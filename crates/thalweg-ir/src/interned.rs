@@ -18,7 +18,7 @@ pub(crate) struct Table<K: 'static, V: 'static> {
 pub(crate) struct Interned<K, V> {
     /// The structure.
     pub key: K,
-    /// Data derived from it.
+    /// Data derived from the structure.
     pub known: V,
     /// Hash of the structure.
     pub hash: [u64; 2],
@@ -30,7 +30,7 @@ impl<K: Hash + Eq, V> Table<K, V> {
         Table { numbers: Mutex::new(None), all: RwLock::new(Vec::new()) }
     }
 
-    /// Number of a structure. `know` computes the derived data if it is new.
+    /// Index of a structure in the table. `know` computes the derived data if the structure is new.
     pub fn intern(&self, key: K, know: impl FnOnce(&K) -> V) -> u32 {
         // A panic while the lock is held leaves the table unchanged.
         let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -55,7 +55,7 @@ impl<K: Hash + Eq, V> Table<K, V> {
         number
     }
 
-    /// The structure with a number.
+    /// Structure with index `number`.
     pub fn get(&self, number: u32) -> &'static Interned<K, V> {
         self.all.read().unwrap_or_else(PoisonError::into_inner)[number as usize]
     }

@@ -110,7 +110,7 @@ impl ReduceOp {
         }
     }
 
-    /// The underlying monoid; for a truth value or an index, the extreme that decides it.
+    /// Monoid of the underlying fold; for a truth value or an index, the maximum or minimum that decides it.
     pub const fn monoid(self) -> Monoid {
         match (self.plain(), self) {
             (Some(monoid), _) => monoid,
@@ -264,7 +264,7 @@ pub static MONOIDS: &[MonoidRow] = &[
 ];
 
 impl Monoid {
-    /// Its row in the table.
+    /// Row of the monoid in the table.
     #[inline]
     pub const fn row(self) -> &'static MonoidRow {
         &MONOIDS[self as usize]

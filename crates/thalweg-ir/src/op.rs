@@ -63,7 +63,7 @@ pub enum Op {
     /// Arguments: the tensor, the index (i64, not negative), the values. Index and values have one shape, which differs
     /// from the tensor's only in the axis.
     Scatter(ScatterOp),
-    /// Carried value of an elementwise loop with data-dependent trip count. `attr`: its number. Arguments: those of the
+    /// Carried value of an elementwise loop with data-dependent trip count. `attr`: its index. Arguments: those of the
     /// region, of one shape, or scalars.
     Loop(Loop),
     /// Component of a fold along an axis by a user-defined combine ([`Loop::is_combine`]). `attr`: the axis as a bit
@@ -73,13 +73,13 @@ pub enum Op {
     /// Component of a scan along an axis by a user-defined combine. `attr`: the axis, [`REVERSE`] as for a scan, the
     /// component from bit [`COMPONENT`] on. Arguments: the components of the elements, of one shape.
     ScanBy(Loop),
-    /// Result of an operation in another language. `attr`: its number. Arguments: the operands, row-major in memory,
+    /// Result of an operation in another language. `attr`: its index. Arguments: the operands, row-major in memory,
     /// then the scalars. Integers: the launch configuration ([`ForeignLaunch`](crate::ForeignLaunch)), the size
     /// arguments, the bytes of each result.
     Foreign(Foreign),
 }
 
-/// Lowest bit of the component's number in [`RelOp::attr`] of [`Op::FoldBy`] and [`Op::ScanBy`].
+/// Lowest bit of the component's index in [`RelOp::attr`] of [`Op::FoldBy`] and [`Op::ScanBy`].
 pub const COMPONENT: u32 = 16;
 
 /// Bit of [`RelOp::attr`] of a scan that runs backwards.
@@ -213,17 +213,17 @@ impl Op {
         }
     }
 
-    /// Whether it makes one element from each row: a reduction.
+    /// Whether the operation reduces each row to one element.
     pub fn is_fold(self) -> bool {
         matches!(self, Op::Reduce(_) | Op::FoldBy(_))
     }
 
-    /// Whether it is a fold or scan by a user-defined combine.
+    /// Whether the operation is a fold or scan by a user-defined combine.
     pub fn is_combined(self) -> bool {
         matches!(self, Op::FoldBy(_) | Op::ScanBy(_))
     }
 
-    /// The region that defines it.
+    /// Region that defines the operation; `None` if it is not a loop or user-defined combine.
     pub fn region(self) -> Option<Loop> {
         match self {
             Op::Loop(l) | Op::FoldBy(l) | Op::ScanBy(l) => Some(l),
@@ -231,13 +231,13 @@ impl Op {
         }
     }
 
-    /// Whether it may have more than three arguments.
+    /// Whether the operation may have more than three arguments.
     #[inline]
     fn takes_many(self) -> bool {
         matches!(self, Op::Loop(_) | Op::FoldBy(_) | Op::ScanBy(_) | Op::Foreign(_))
     }
 
-    /// Name, or for interned operations a full definition: text without spaces that [`Op::from_name`] reads.
+    /// Name; for interned operations a full definition, as text without spaces that [`Op::from_name`] reads.
     pub fn spelled(self) -> Cow<'static, str> {
         match self {
             Op::Loop(l) => Cow::Owned(l.to_string()),
@@ -312,7 +312,7 @@ impl Op {
         matches!(self, Op::Element(_) | Op::Cast | Op::Bitcast | Op::Loop(_))
     }
 
-    /// Whether it is a pure index map: no arithmetic, no masked elements.
+    /// Whether the operation is a pure index map: no arithmetic, no masked elements.
     pub fn is_view(self) -> bool {
         matches!(self, Op::Reshape | Op::Permute | Op::Expand | Op::Slice | Op::Window)
     }
@@ -327,22 +327,22 @@ pub struct RelArg(u32);
 pub enum Arg {
     /// No argument.
     None,
-    /// Result of an operation of the segment, by number.
+    /// Result of an operation of the segment, by index.
     Op(usize),
-    /// Input of the segment, by number.
+    /// Input of the segment, by index.
     Input(usize),
-    /// Next scalar in order.
+    /// Next scalar, in the order of recording.
     Scalar,
 }
 
 /// Structural properties of an input: part of the pattern.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InputKind {
-    /// Its dtype.
+    /// Dtype of the input.
     pub dtype: DType,
-    /// Its rank.
+    /// Rank of the input.
     pub rank: usize,
-    /// Whether it is dense and row-major.
+    /// Whether the input is dense and row-major.
     pub contiguous: bool,
 }
 
@@ -415,7 +415,7 @@ pub struct RelOp {
 const MAX_INLINE_ARGS: usize = 3;
 
 impl PartialEq for RelOp {
-    /// Called for every recorded operation.
+    /// Compares attributes and inline arguments in one test first, since it runs for every recorded operation.
     #[inline]
     fn eq(&self, other: &RelOp) -> bool {
         let ([a, b, c, rest @ ..], [x, y, z, others @ ..]) = (&self.args, &other.args);

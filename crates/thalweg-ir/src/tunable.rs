@@ -41,7 +41,7 @@ impl Tunable {
         self.name
     }
 
-    /// The measured value.
+    /// Default value, which was measured.
     pub fn default(&self) -> usize {
         self.default
     }
@@ -51,7 +51,7 @@ impl Tunable {
         self.range.clone()
     }
 
-    /// The current value.
+    /// Current value.
     pub fn get(&self) -> usize {
         self.value.load(Relaxed)
     }

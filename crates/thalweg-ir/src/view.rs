@@ -10,7 +10,7 @@ use std::fmt;
 /// maps inside the buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct View {
-    /// The sizes.
+    /// Sizes of the dimensions.
     pub shape: Shape,
     strides: [isize; MAX_RANK],
     /// Position of index 0.

@@ -61,13 +61,13 @@ impl AccessClass {
 /// Access to a buffer, or to an index space without a buffer ([`Node::Index`], [`Node::Valid`]).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Access {
-    /// Launch operand; `None` for index-only accesses.
+    /// Index of the launch operand; `None` for index-only accesses.
     pub operand: Option<u16>,
     /// Element dtype; unused (u32) for index-only accesses.
     pub dtype: DType,
-    /// Class along the innermost dimension.
+    /// Access class along the innermost dimension.
     pub class: AccessClass,
-    /// In a row body: constant over all points of a row.
+    /// Whether the access, in a row body, is constant over all points of a row.
     pub per_row: bool,
 }
 
@@ -83,33 +83,33 @@ impl Access {
 pub enum Node {
     /// Element at the position of an access; 0 where it is masked out.
     Load {
-        /// Number of the access.
+        /// Index of the access.
         access: u16,
     },
     /// Position of an access: row-major index in its source, modulo 2³² for u32. Unspecified where masked out.
     Index {
-        /// Number of the access.
+        /// Index of the access.
         access: u16,
         /// u32 or i64.
         dtype: DType,
     },
     /// Whether an access is inside its source (bool).
     Valid {
-        /// Number of the access.
+        /// Index of the access.
         access: u16,
     },
     /// Scalar given at launch, encoded by [`thalweg_ir::Scalar::to_bits`].
     Scalar {
-        /// Number of the scalar.
+        /// Index of the scalar.
         slot: u16,
-        /// Its dtype.
+        /// Dtype of the scalar.
         dtype: DType,
     },
     /// Constant, encoded by [`thalweg_ir::Scalar::to_bits`].
     Const {
         /// Bits of the constant.
         bits: u64,
-        /// Its dtype.
+        /// Dtype of the constant.
         dtype: DType,
     },
     /// Elementwise operation; `dtype` is that of the result, unused arguments repeat the first.
@@ -141,43 +141,43 @@ pub enum Node {
         /// Argument, of the same dtype.
         arg: NodeId,
     },
-    /// Value of the row: the result of the fold with that number, or (in phases) a [`Set`].
+    /// Value of the row: the result of a fold, or (in phases) a [`Set`].
     Value {
-        /// Number of the value.
+        /// Index of the row value.
         slot: u16,
-        /// Its dtype.
+        /// Dtype of the value.
         dtype: DType,
     },
     /// Element of a scan's result at this point.
     Scanned {
-        /// Number of the scan.
+        /// Index of the scan in [`Body::scans`].
         scan: u16,
-        /// Its dtype.
+        /// Dtype of the element.
         dtype: DType,
     },
     /// Component of the result of a [`Combined`]: for a fold a value of the row, for a scan an element at this point.
     Combined {
-        /// Number of the [`Combined`].
+        /// Index of the combine in [`Body::combined`].
         number: u16,
-        /// Number of the component.
+        /// Index of the component.
         component: u16,
-        /// Its dtype.
+        /// Dtype of the component.
         dtype: DType,
     },
     /// Element of an operand at the position of an access plus `offset` elements (i64). If `inside` is false, nothing
     /// is read, the value is 0, and the launch ends in an index error.
     Gather {
-        /// Number of the access, which has an operand and is not mapped.
+        /// Index of the access, which has an operand and is not mapped.
         access: u16,
-        /// Elements to add to its position.
+        /// Elements to add to the position of the access.
         offset: NodeId,
         /// Whether the position is inside the operand.
         inside: NodeId,
     },
-    /// Loop with a data-dependent end, which is over for each point separately. Its results are read through
-    /// [`Node::Looped`]; [`Body::dtype`] is that of the first.
+    /// Loop with a data-dependent end: each point leaves it separately, when its own condition fails. Its results are
+    /// read through [`Node::Looped`]; [`Body::dtype`] is that of the first.
     Loop {
-        /// Loop.
+        /// Interned loop.
         of: Loop,
         /// Arguments of its region; unused ones repeat the first.
         args: [NodeId; MAX_ARGS],
@@ -186,9 +186,9 @@ pub enum Node {
     Looped {
         /// Node of the loop.
         of: NodeId,
-        /// Number of the carried value.
+        /// Index of the carried value.
         number: u16,
-        /// Its dtype.
+        /// Dtype of the carried value.
         dtype: DType,
     },
 }
@@ -200,16 +200,16 @@ pub struct Fold {
     pub op: Monoid,
     /// Operand: f32, f64 or an integer of 32 or 64 bits, which is also the dtype of the result.
     pub node: NodeId,
-    /// Number of the row's value for the result.
+    /// Index of the row value that receives the result.
     pub slot: u16,
 }
 
 /// Scan along the row: its result is a row of the same length, [`Node::Scanned`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Scan {
-    /// Operation.
+    /// Scan operation.
     pub op: ScanOp,
-    /// From the last element to the first; for a sort: descending.
+    /// Whether the scan goes from the last element to the first; for a sort: descending.
     pub reverse: bool,
     /// Operand. The result has the same dtype, except for [`ScanOp::Argsort`], whose result is i64.
     pub node: NodeId,
@@ -227,13 +227,13 @@ pub enum Along {
 }
 
 impl Along {
-    /// Number of times that each element is combined with another.
+    /// Number of combines per element.
     pub fn steps(self) -> u64 {
         if self == Along::Fold { 1 } else { crate::order::SCAN_STEPS }
     }
 
-    /// Number of times that the elements of its buffers are read and written: a fold reads all, then half of them, a
-    /// quarter and so on, and writes half of what it reads; each step of a scan reads and writes all.
+    /// Number of times that the elements of its buffers are read and written. A fold reads all, then half of them, a
+    /// quarter and so on, and writes half of what it reads. Each step of a scan reads and writes all.
     pub fn moves(self) -> [u64; 2] {
         if self == Along::Fold { [2, 1] } else { [self.steps(); 2] }
     }
@@ -243,16 +243,16 @@ impl Along {
 /// [`Node::Combined`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Combined {
-    /// Combine ([`Loop::is_combine`]).
+    /// User-defined combine ([`Loop::is_combine`]).
     pub of: Loop,
-    /// Fold or scan.
+    /// Direction of the combine.
     pub along: Along,
-    /// Components of an element; unused ones repeat the first.
+    /// Nodes of an element's components; unused ones repeat the first.
     pub nodes: [NodeId; MAX_ARGS],
 }
 
 impl Combined {
-    /// Components of an element.
+    /// Nodes of an element's components.
     pub fn elements(&self) -> &[NodeId] {
         &self.nodes[..self.of.region().args.len()]
     }
@@ -266,50 +266,50 @@ impl Combined {
 /// Value computed once per row and known to later phases as [`Node::Value`] (only in [`crate::Phase`]).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Set {
-    /// Value: f32, f64, i32, u32 or i64.
+    /// Node of the value: f32, f64 or an integer of 32 or 64 bits.
     pub node: NodeId,
-    /// Number of the value.
+    /// Index of the row value.
     pub slot: u16,
 }
 
 /// Store of a value by the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Store {
-    /// Value.
+    /// Node of the stored value.
     pub node: NodeId,
-    /// Access that it is written through: [`AccessClass::Contiguous`], with an operand of the node's dtype. In a row
-    /// body it may be [`AccessClass::Strided`], or [`Access::per_row`]: one element per row.
+    /// Index of the access that it is written through. It is [`AccessClass::Contiguous`], with an operand of the node's
+    /// dtype. In a row body it may be [`AccessClass::Strided`], or [`Access::per_row`]: one element per row.
     pub access: u16,
-    /// Combines with the existing element instead of replacing it: `old op new`.
+    /// Monoid that combines the value with the existing element (`old op new`); `None` to replace it.
     pub combine: Option<Monoid>,
 }
 
 /// Computation of a map kernel for each point of its domain.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Body {
-    /// Values, each after its arguments.
+    /// Nodes, each after its arguments.
     pub nodes: Vec<Node>,
     /// Accesses for loads, stores and indices.
     pub accesses: Vec<Access>,
-    /// Stores.
+    /// Stores to operands.
     pub stores: Vec<Store>,
-    /// Folds over the row, by slot.
+    /// Folds over the row, by index.
     pub folds: Vec<Fold>,
-    /// Scans along the row, by number.
+    /// Scans along the row, by index.
     pub scans: Vec<Scan>,
-    /// Folds and scans by user-defined combines, by number.
+    /// Folds and scans by user-defined combines, by index.
     pub combined: Vec<Combined>,
-    /// Values of the row that this phase computes.
+    /// Row values that this phase computes.
     pub sets: Vec<Set>,
     /// Number of scalars that the launch passes.
     pub scalars: u16,
     /// Number of operands that the launch passes.
     pub operands: u16,
-    /// Bit-for-bit equal to one kernel per operation: no contraction to fused multiply-add, every bf16 and f16 result
-    /// rounded.
+    /// Strict mode: results equal those of one kernel per operation bit for bit. No contraction to fused multiply-add,
+    /// and every bf16 and f16 result is rounded.
     pub strict: bool,
-    /// Values computed in two passes along a row are equal to the bit: no contraction, which may depend on the rest of
-    /// a pass.
+    /// Whether values computed in two passes along a row must be equal bit for bit. Then nothing is contracted, since
+    /// contraction may depend on the rest of a pass.
     pub repeatable: bool,
 }
 
@@ -389,13 +389,14 @@ impl Body {
         self.args(id).last().map_or_else(|| self.dtype(id), |a| self.dtype(a))
     }
 
-    /// Whether a point has loops with data-dependent ends. Their arithmetic is rounded as [`thalweg_ir::Region`]
-    /// defines, in every mode: a device that contracts a whole source or nothing contracts nothing there.
+    /// Whether the body has loops with data-dependent ends. Their arithmetic is rounded as [`thalweg_ir::Region`]
+    /// defines, in every mode. A device whose compiler can only turn contraction on or off for a whole kernel turns it
+    /// off there.
     pub fn has_loops(&self) -> bool {
         self.nodes.iter().any(|n| matches!(n, Node::Loop { .. }))
     }
 
-    /// Arithmetic of one point, in additions.
+    /// Arithmetic cost of one point, in additions.
     pub fn cost(&self) -> u64 {
         self.nodes
             .iter()
@@ -412,7 +413,7 @@ impl Body {
 }
 
 impl Node {
-    /// Access that it goes through.
+    /// Index of the access that the node reads through.
     pub fn access(&self) -> Option<u16> {
         match *self {
             Node::Load { access }

@@ -20,12 +20,12 @@ impl BodyBuilder {
         BodyBuilder { body: Body { strict, ..Body::default() }, ..BodyBuilder::default() }
     }
 
-    /// Makes values equal to the bit wherever they are computed; see [`Body::repeatable`].
+    /// Makes values equal bit for bit wherever they are computed; see [`Body::repeatable`].
     pub fn repeatable(&mut self) {
         self.body.repeatable = true;
     }
 
-    /// Body so far.
+    /// Body built so far.
     pub fn body(&self) -> &Body {
         &self.body
     }
@@ -94,18 +94,18 @@ impl BodyBuilder {
         self.node(Node::Combined { number: number as u16, component, dtype: of.carried(component as usize) })
     }
 
-    /// Scalar argument.
+    /// Node of a scalar argument.
     pub fn scalar(&mut self, slot: u16, dtype: DType) -> NodeId {
         self.body.scalars = self.body.scalars.max(slot + 1);
         self.node(Node::Scalar { slot, dtype })
     }
 
-    /// Constant.
+    /// Node of a constant.
     pub fn constant(&mut self, value: Scalar, dtype: DType) -> NodeId {
         self.node(Node::Const { bits: value.to_bits(dtype), dtype })
     }
 
-    /// Conversion; none if the dtype is already that one.
+    /// Node of a conversion; the argument itself if it has that dtype already.
     pub fn cast(&mut self, arg: NodeId, dtype: DType) -> NodeId {
         if self.body.dtype(arg) == dtype { arg } else { self.node(Node::Cast { dtype, arg }) }
     }
@@ -137,7 +137,8 @@ impl BodyBuilder {
         }
     }
 
-    /// Bits of a value as another dtype of the same width; the original value if it was bits of that dtype before.
+    /// Node of a value's bits as another dtype of the same width; the original value if it was bits of that dtype
+    /// before.
     pub fn bitcast(&mut self, arg: NodeId, dtype: DType) -> NodeId {
         let from = match self.body.nodes[arg.index()] {
             Node::Bitcast { arg, .. } => arg,
@@ -165,7 +166,7 @@ impl BodyBuilder {
         self.node(Node::Element { op, dtype, args: a })
     }
 
-    /// Node, shared with an equal one.
+    /// Adds a node, or returns an equal one that exists.
     pub fn node(&mut self, node: Node) -> NodeId {
         if let Some(&id) = self.known.get(&node) {
             return id;
@@ -187,7 +188,7 @@ impl BodyBuilder {
         self.body.map_roots(|n| place[n.index()]);
     }
 
-    /// Takes roots that refer to nodes of this builder.
+    /// Adopts the roots of a body whose nodes are those of this builder.
     pub(crate) fn set_roots(&mut self, roots: Body) {
         self.body.stores = roots.stores;
         self.body.folds = roots.folds;
@@ -206,7 +207,7 @@ impl BodyBuilder {
         b
     }
 
-    /// Copy of a body to continue with: its nodes keep their numbers.
+    /// Builder that continues a copy of a body: its nodes keep their ids.
     pub(crate) fn copy(from: &Body) -> BodyBuilder {
         let known = from.nodes.iter().enumerate().map(|(i, &n)| (n, NodeId(i as u32))).collect();
         let mut b = BodyBuilder { body: from.clone(), known, rounded: Vec::with_capacity(from.nodes.len()) };

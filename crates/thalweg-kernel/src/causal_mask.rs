@@ -13,26 +13,27 @@ use thalweg_ir::{DType, ElementOp, Scalar};
 /// Causal mask: a row sees its leading keys only; the scores of the others are -∞ regardless of the inputs.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct CausalMask {
-    /// Row `r` sees keys below `r + ahead`.
+    /// Offset of the diagonal: row `r` attends to keys below `r + ahead`.
     pub ahead: i64,
-    /// Number of an f32 scalar added to that, or subtracted if `true`. If it is not an integer below 2²⁴ in magnitude,
-    /// nothing is known.
+    /// Index of an f32 scalar added to the offset, or subtracted if `true`. The mask holds only if the scalar is an
+    /// integer below 2²⁴ in magnitude.
     pub moved: Option<(u16, bool)>,
-    /// Number of the f32 scalar used as masked score: if it is not -∞, nothing is known. `None` if masked scores are
-    /// -∞.
+    /// Index of the f32 scalar used as masked score; the mask holds only if it is -∞. `None` if masked scores are the
+    /// constant -∞.
     pub hidden: Option<u16>,
     /// Body that computes the unmasked score, with the operands, accesses and scalars of the body in which the mask was
     /// found.
     pub body: Body,
 }
 
-/// Causal mask of a product of weights, if a score is masked by comparing indices; with the index of the body, in
-/// [`scores`], that contains the mask.
+/// Causal mask of a product of weights, if a score is masked by comparing indices. Also returns the index, in
+/// [`scores`], of the body that contains the mask.
 pub fn causal_mask(c: &Contraction, g: &ContractionGeometry) -> Option<(usize, CausalMask)> {
     causal_mask_of(&exponentiated(c)?, g)
 }
 
-/// [`scores`] if these are exponentiated: a weight that is itself -∞ must count.
+/// Bodies of [`scores`], if the scores are exponentiated. Otherwise a score of -∞ would itself be a weight and could
+/// not be skipped.
 pub fn exponentiated(c: &Contraction) -> Option<Vec<Body>> {
     match &c.factors[0].as_deref()?.kernel {
         Kernel::Map(body) | Kernel::Rows { body, .. } => weights(body)?.once?,
@@ -41,7 +42,7 @@ pub fn exponentiated(c: &Contraction) -> Option<Vec<Body>> {
     scores(c)
 }
 
-/// As [`causal_mask`], for known bodies: those of [`exponentiated`].
+/// Like [`causal_mask`], for known bodies: those of [`exponentiated`].
 pub fn causal_mask_of(scores: &[Body], g: &ContractionGeometry) -> Option<(usize, CausalMask)> {
     let tiles = tiles(g)?;
     let ((last, before), last_tiles) = scores.split_last().zip(tiles.last())?;
@@ -55,8 +56,8 @@ pub fn causal_mask_of(scores: &[Body], g: &ContractionGeometry) -> Option<(usize
     causal_mask_in(first, tiles[0]).filter(|_| plain).map(|seen| (0, seen))
 }
 
-/// Bodies from scores to weights, if weights can be computed in one pass: the inner product's epilogue, if it has one,
-/// then the argument of the exponential.
+/// Bodies from scores to weights, if weights can be computed in one pass: the epilogue of the producer GEMM, if it has
+/// one, then the argument of the exponential.
 pub fn scores(c: &Contraction) -> Option<Vec<Body>> {
     let factor = c.factors[0].as_deref()?;
     let one = |kernel: &Kernel| match kernel {
@@ -67,13 +68,13 @@ pub fn scores(c: &Contraction) -> Option<Vec<Body>> {
     epilogue.map(|e| &e.kernel).into_iter().chain([&factor.kernel]).map(one).collect()
 }
 
-/// Domains of these bodies.
+/// Domains of the bodies that [`scores`] returns.
 fn tiles(g: &ContractionGeometry) -> Option<Vec<&TileGeometry>> {
     let epilogue = g.inner.as_deref()?.epilogue.as_deref();
     Some(epilogue.into_iter().chain([g.factors[0].as_deref()?]).collect())
 }
 
-/// As [`causal_mask_of`], for one body.
+/// Like [`causal_mask_of`], for one body.
 fn causal_mask_in(body: &Body, tiles: &TileGeometry) -> Option<CausalMask> {
     use ElementOp::{Ge, Gt, Le, Lt, Where};
     if tiles.boxes.len() != 1 {
@@ -87,7 +88,8 @@ fn causal_mask_in(body: &Body, tiles: &TileGeometry) -> Option<CausalMask> {
     }
     let choice = uncast(body, body.stores[0].node);
     let Node::Element { op: Where, args: [condition, yes, no], .. } = body.nodes[choice.index()] else { return None };
-    // Whether a value is -∞; if by a scalar, its number.
+    // Matches a value of -∞: `Some(None)` for a constant, `Some(Some(slot))` for a scalar whose value the launch must
+    // check.
     let hidden = |id: NodeId| match body.nodes[id.index()] {
         Node::Const { bits, dtype } => (Scalar::from_bits(bits, dtype).to_f64() == f64::NEG_INFINITY).then_some(None),
         Node::Scalar { slot, dtype: DType::F32 } => Some(Some(slot)),
@@ -127,8 +129,8 @@ fn causal_mask_in(body: &Body, tiles: &TileGeometry) -> Option<CausalMask> {
     Some(CausalMask { ahead, moved: by, hidden, body })
 }
 
-/// First index along one dimension that a value stands for, increasing by one per step, from an access without an
-/// operand; and the scalar that is added to it, or subtracted if `true`.
+/// First index along one dimension, for a value that is the index of an access without an operand and increases by one
+/// per step. Also returns the scalar that is added to it, or subtracted if `true`.
 fn place(body: &Body, tiles: &TileGeometry, id: NodeId, along: usize) -> Option<(i64, Option<(u16, bool)>)> {
     let id = uncast(body, id);
     let scalar = |id: NodeId| match body.nodes[id.index()] {
@@ -156,7 +158,7 @@ fn place(body: &Body, tiles: &TileGeometry, id: NodeId, along: usize) -> Option<
     }
 }
 
-/// Value before conversions.
+/// Strips conversions from a value.
 fn uncast(body: &Body, mut id: NodeId) -> NodeId {
     while let Node::Cast { arg, dtype } = body.nodes[id.index()]
         && matches!(dtype, DType::F32 | DType::F64 | DType::I64 | DType::U64 | DType::U32 | DType::I32)
@@ -231,12 +233,13 @@ mod tests {
             let seen = causal_mask_in(&body, &tiles).unwrap_or_else(|| panic!("{spelled:?}"));
             let moved = spelled.3.map(|minus| (4, minus));
             assert_eq!((seen.ahead, seen.moved, seen.hidden), (ahead, moved, None), "{spelled:?}");
-            // A visible score is unchanged.
+            // The score of a visible key is unchanged.
             assert!(!seen.body.nodes.iter().any(|n| matches!(n, Node::Element { .. })), "{spelled:?}");
         }
     }
 
-    /// Rows that see their last keys, other masked values, indices of other dimensions.
+    /// Bodies that are no causal masks: rows that attend to their last keys, masked values other than -∞, indices of
+    /// other dimensions.
     #[test]
     fn what_is_no_such_mask_is_none() {
         use ElementOp::{Eq, Ge, Le};

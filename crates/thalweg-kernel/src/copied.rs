@@ -9,16 +9,16 @@ use thalweg_ir::{DType, ElementOp, MAX_RANK};
 /// Copy performed by a body.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Copied {
-    /// Number of the access that it reads.
+    /// Index of the access that the body reads.
     pub access: usize,
-    /// Positions of its elements, and the points that have one: at most [`MAX_RANK`] bounds.
+    /// Positions of the source elements, and the points that have one: at most [`MAX_RANK`] bounds.
     pub from: Bordered,
-    /// Constant or launch scalar at all other points. `None`: there are no other points.
+    /// Node of the constant or launch scalar at all other points. `None`: there are no other points.
     pub outside: Option<NodeId>,
 }
 
-/// Copy that converts from bytes to i32 for the body's one store, if that is all it does: a device that multiplies
-/// bytes reads them in place.
+/// Copy performed by a body that only converts bytes to i32 for its one store; `None` for other bodies. A device that
+/// multiplies bytes reads them in place.
 pub fn widened_bytes(body: &Body, g: &MapGeometry) -> Option<Copied> {
     let [store] = &body.stores[..] else { return None };
     let Node::Cast { dtype: DType::I32, arg } = body.nodes[store.node.index()] else { return None };
@@ -43,7 +43,7 @@ fn bordered(g: &MapGeometry, access: u16) -> Option<Bordered> {
     }
 }
 
-/// Copy to the body's one store, if that is all it does.
+/// Copy performed by a body that does nothing else for its one store; `None` for other bodies.
 pub fn copied(body: &Body, g: &MapGeometry) -> Option<Copied> {
     let [store] = &body.stores[..] else { return None };
     if store.combine.is_some() {

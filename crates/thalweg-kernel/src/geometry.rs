@@ -13,8 +13,8 @@ use thalweg_ir::{DType, Foreign, ForeignLaunch, MAX_RANK, ScatterOp};
 pub struct AccessGeometry {
     /// Position (in elements) of the domain's first point.
     pub base: isize,
-    /// Strides in elements along each domain dimension; the last one is 1, 0 or any according to the access's class.
-    /// Unused if `map` is given.
+    /// Strides in elements along each domain dimension. The class of the access restricts the last one: 1 if
+    /// contiguous, 0 if uniform, -1 if reversed, any if strided. Unused if `map` is given.
     pub strides: [isize; MAX_RANK],
     /// Map from the row-major domain index to the position, for [`crate::AccessClass::Mapped`]. In an inner-axis row
     /// kernel, a load of class [`crate::AccessClass::Contiguous`] may have one too, without masks: its elements are
@@ -45,10 +45,10 @@ impl MapGeometry {
 /// Domain of one launch of a row kernel: the points of a row differ only in the last dimensions.
 #[derive(Clone, Debug)]
 pub struct RowGeometry {
-    /// Sizes: first `kept` dimensions that number the rows, none of size 0, then those of the row, at least one,
-    /// outermost first.
+    /// Sizes of all dimensions, outermost first. The first `kept` dimensions enumerate the rows and are never 0; the
+    /// others are those of a row, at least one. Example: `[4, 8, 128]` with `kept = 2` has 32 rows of 128 points.
     pub extents: Vec<usize>,
-    /// Number of dimensions that number the rows; at least one in an outer-axis kernel.
+    /// Number of leading dimensions that enumerate the rows; at least one in an outer-axis kernel.
     pub kept: usize,
     /// Geometry of each access of the body, with strides over all of `extents`.
     pub accesses: Vec<AccessGeometry>,
@@ -60,29 +60,30 @@ impl RowGeometry {
         self.extents[..self.kept].iter().product()
     }
 
-    /// Points of a row.
+    /// Number of points of a row.
     pub fn row(&self) -> usize {
         self.extents[self.kept..].iter().product()
     }
 }
 
-/// Orientation of a row kernel: the points that a vector holds side by side.
+/// Orientation of a row kernel: whether the lanes of a vector are points of one row or of neighbouring rows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Orientation {
-    /// Inner-axis: neighbours in a row, along the last dimension. Access classes refer to it.
+    /// Inner-axis: lanes are neighbours in one row, along the last dimension. Access classes refer to that dimension.
     InnerAxis,
-    /// Outer-axis: the same index in neighbouring rows, along the last kept dimension. Access classes refer to it.
+    /// Outer-axis: lanes are points with the same index in neighbouring rows, along the last kept dimension. Access
+    /// classes refer to that dimension.
     OuterAxis,
 }
 
 /// Precision of a matrix product's accumulation. A device with only one implementation uses that one regardless.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Precision {
-    /// In an order that depends only on the length of the sum: strict mode.
+    /// Strict mode: accumulates in an order that depends only on the length of the sum.
     Ordered,
-    /// In the dtype's own precision (narrow floats in f32), in any order that is deterministic.
+    /// Accumulates in the dtype's own precision (narrow floats in f32), in any deterministic order.
     Full,
-    /// As [`Precision::Full`], but operands may be rounded to TF32 first: f32 with 10 mantissa bits. For f32 only.
+    /// Like [`Precision::Full`], but operands may be rounded to TF32 first: f32 with 10 mantissa bits. For f32 only.
     Tf32,
 }
 
@@ -131,13 +132,13 @@ pub struct ScatterGeometry {
 /// Geometry of a launch of a foreign operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ForeignGeometry {
-    /// Grid, block, and the arithmetic that it declares.
+    /// Grid and block size, and the arithmetic that the operation declares.
     pub launch: ForeignLaunch,
-    /// Sizes passed to it.
+    /// Sizes passed to the operation.
     pub sizes: Vec<i64>,
-    /// Position of the first element of each operand, and its number of elements.
+    /// Position of each operand's first element, and its number of elements.
     pub operands: Vec<(isize, usize)>,
-    /// Bytes of each result, whether wanted or not.
+    /// Bytes of each result, including results that nobody uses.
     pub results: Vec<usize>,
 }
 
@@ -175,9 +176,9 @@ pub enum Kernel {
     },
     /// Foreign operation. Operands: its own, row-major, then the wanted results. Scalars: its numbers.
     Foreign {
-        /// The operation.
+        /// Operation.
         of: Foreign,
-        /// Numbers of the results that are operands; the others go to scratch memory.
+        /// Indices of the results that are operands; the others are written to scratch memory.
         wanted: Vec<u16>,
     },
     /// Group: independent kernels in one launch. Operands: the reads of the first member, of the second and so on, then
@@ -204,7 +205,7 @@ pub struct GroupPart {
     pub reads: u32,
     /// Number of operands that it writes: those after the reads.
     pub writes: u32,
-    /// Number of its scalars.
+    /// Number of scalars of its kernel.
     pub scalars: u32,
 }
 
@@ -215,25 +216,25 @@ pub struct Computed {
     pub kernel: Kernel,
     /// Number of operands that it reads.
     pub operands: usize,
-    /// Number of its scalars.
+    /// Number of scalars of its kernel.
     pub scalars: usize,
 }
 
 /// Geometry for a [`Kernel`] of the same kind.
 #[derive(Clone, Debug)]
 pub enum Geometry {
-    /// For [`Kernel::Map`].
+    /// Domain of a [`Kernel::Map`].
     Map(MapGeometry),
-    /// For [`Kernel::Boxes`]: one per body. No two write the same element.
+    /// Domains of a [`Kernel::Boxes`], one per body. No two write the same element.
     Boxes(Vec<MapGeometry>),
-    /// For [`Kernel::Rows`].
+    /// Domain of a [`Kernel::Rows`].
     Rows(RowGeometry),
-    /// For [`Kernel::Contraction`].
+    /// Sizes of a [`Kernel::Contraction`].
     Contraction(Box<ContractionGeometry>),
-    /// For [`Kernel::Scatter`].
+    /// Sizes of a [`Kernel::Scatter`].
     Scatter(ScatterGeometry),
-    /// For [`Kernel::Foreign`].
+    /// Launch parameters of a [`Kernel::Foreign`].
     Foreign(ForeignGeometry),
-    /// For [`Kernel::Group`]: one per member, of the kind of its kernel.
+    /// Geometries of a [`Kernel::Group`], one per member, of the kind of its kernel.
     Group(Vec<Geometry>),
 }

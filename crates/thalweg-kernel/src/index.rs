@@ -44,7 +44,7 @@ impl IndexMap {
         self.levels.last().expect("a map has a level")
     }
 
-    /// The whole map as one strided view, if it is one and masks nothing.
+    /// The whole map as one strided view; `None` if it has several levels or masks points.
     pub fn as_view(&self) -> Option<&View> {
         match self.levels.as_slice() {
             [Level { view, mask: None }] => Some(view),
@@ -68,8 +68,9 @@ impl IndexMap {
         self
     }
 
-    /// Views, the domain's first, each with the valid indices `lo..hi` of its dimensions if some are masked out. The
-    /// row-major position in one is the point of the next; in the last it is the position in the source.
+    /// Views of all levels, the domain's first. Each has the valid indices `lo..hi` of its dimensions if some points
+    /// are masked out. The row-major position in one view is the point of the next; in the last it is the position in
+    /// the source.
     pub fn levels(&self) -> impl ExactSizeIterator<Item = (&View, Option<&[(i64, i64)]>)> {
         self.levels.iter().rev().map(|l| (&l.view, l.mask.as_ref().map(|m| &m[..l.view.shape.rank()])))
     }
@@ -183,7 +184,7 @@ impl IndexMap {
         self
     }
 
-    /// Shapes of the levels below while the map only renumbers points: equivalent shapes of the domain.
+    /// Equivalent shapes of the domain: shapes of lower levels, as long as the map only renumbers points.
     pub fn renumberings(&self) -> impl Iterator<Item = Shape> + '_ {
         let points = self.shape().numel();
         let plain = |l: &&Level| l.mask.is_none() && l.view.is_contiguous() && l.view.shape.numel() == points;
@@ -192,8 +193,8 @@ impl IndexMap {
         whole.filter(move |s| s.numel() == points).chain(self.split())
     }
 
-    /// Domain in which dimensions that number several of the level below are split into these; the others, including
-    /// broadcast ones, are unchanged.
+    /// Domain in which each dimension that merges several dimensions of the level below is split into these. Other
+    /// dimensions, including broadcast ones, are unchanged.
     fn split(&self) -> Option<Shape> {
         let [.., below, Level { view, mask: None }] = self.levels.as_slice() else { return None };
         let (inner, places) = (below.view.shape, places(below.view.shape));
@@ -346,7 +347,7 @@ impl IndexMap {
             let run = (last.extent - index[place]).min(len - done);
             found(done, at as usize, step, run);
             done += run;
-            // To the beginning of the next line.
+            // Back to the beginning of the line; the loop below moves on to the next one.
             at -= index[place] as isize * step;
             index[place] = 0;
             for (i, m) in outer.iter().enumerate().rev() {

@@ -4,16 +4,16 @@
 /// model counts calls, strips and cache misses by them. Times are no facts; they are measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Machine {
-    /// Bytes of the private caches of a core that programs are cut for: of a strip of an outer-axis reduction, and of a
-    /// row that is read several times.
+    /// Bytes of a core's private caches that programs are sized for. They bound a strip of an outer-axis reduction, and
+    /// a row that is read several times.
     pub private_cache: u64,
     /// Stride in bytes at which cache lines map to few cache sets, so that they evict each other.
     pub conflict_stride: u64,
     /// Minimum and maximum columns of a strip of an outer-axis reduction.
     pub strip_columns: (u64, u64),
-    /// Maximum columns of a matrix whose outer-axis reduction runs as joined long rows.
+    /// Maximum columns of a matrix whose outer-axis reduction processes adjacent narrow rows as one long row.
     pub joined_columns: u64,
-    /// Maximum points of a call through a table of positions.
+    /// Maximum points that one call processes if an access goes through a table of positions.
     pub table_points: u64,
 }
 

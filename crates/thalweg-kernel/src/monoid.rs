@@ -7,8 +7,8 @@ use crate::{Access, AccessClass, Body, BodyBuilder, Node, NodeId, Store, turn};
 use thalweg_ir::element::{Build, Expr};
 use thalweg_ir::{DType, ElementOp, Loop, Monoid, Scalar};
 
-/// Body that combines two partial results of a dtype. `canonical`: if the row asks for it, NaN results become the
-/// canonical NaN; not needed where native extremes give one NaN anyway.
+/// Body that combines two partial results of a dtype. With `canonical`, NaN results become the canonical NaN if the row
+/// of the table asks for it. Engines whose native maxima and minima give one NaN anyway do not need that.
 pub fn combination(op: Monoid, dtype: DType, canonical: bool) -> Body {
     let row = op.row();
     assert_eq!(row.components(), 1, "{} is no value of a row", row.name);

@@ -15,20 +15,20 @@ use thalweg_ir::MAX_RANK;
 /// Pattern of an access along the line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LinePattern {
-    /// Constant stride along the line.
+    /// Contiguous or with one stride along the whole line.
     Runs,
-    /// Equal elements in every row.
+    /// Periodic: every row reads the same elements.
     Repeats,
-    /// Other elements in every row.
+    /// Any other pattern: rows read different elements, and the line has no constant stride.
     Differs,
 }
 
-/// Maximum row widths: if all operands are contiguous or repeat, and if one does neither. Staging an element costs
-/// about as much as a row's overhead, which is shared by the row's points.
+/// Maximum row widths: first if every operand is contiguous or repeats, second if some operand does neither. Staging an
+/// element costs about as much as a row's overhead, which is shared by the row's points.
 const MAX_WIDTHS: (usize, usize) = (128, 8);
-/// Minimum number of rows for which this pays.
+/// Minimum number of rows for which iterating over the line pays.
 const MIN_ROWS: usize = 8;
-/// Approximate number of points of a call.
+/// Approximate number of points that one call processes.
 const CALL: usize = 1536;
 
 /// Pattern of each access along the line of all rows, if the launch may iterate over it; `None` if rows are wide or
@@ -61,7 +61,8 @@ pub fn narrow<'a>(
     ways.iter().any(|w| *w != LinePattern::Runs).then_some(ways)
 }
 
-/// Points of a call along a line of narrow rows: whole rows, and whole vectors of any dtype (of wide rows: of 4 bytes).
+/// Number of points of a call along a line of narrow rows: whole rows, and whole vectors of any dtype (of wide rows: of
+/// 4 bytes).
 pub fn call(width: usize) -> usize {
     let vectors = if width <= 32 { 64 } else { 16 };
     // Number of rows that together are whole vectors.

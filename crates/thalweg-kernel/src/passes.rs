@@ -14,7 +14,7 @@
 
 use crate::{Along, Body, Node, NodeId};
 
-/// Arithmetic (in additions) from which a value is buffered rather than recomputed.
+/// Minimum cost of recomputing a value, in additions, at which it is buffered for later passes instead.
 const KEEP: u32 = 8;
 /// Cost of a load that is not contiguous, in additions.
 const GATHERED: u32 = 8;
@@ -25,9 +25,9 @@ struct Placed {
     level: u32,
     once: bool,
     kept: bool,
-    /// Number of nodes that use it.
+    /// Number of nodes that use the node.
     uses: u16,
-    /// Arithmetic since loads and values of the row.
+    /// Cost in additions of recomputing the node from loads and row values.
     cost: u32,
 }
 
@@ -35,8 +35,8 @@ struct Placed {
 pub struct Passes {
     nodes: Vec<Placed>,
     last: usize,
-    /// Set of passes that need each node, as `words` words per node. For nodes computed once per row, bit 0 says
-    /// whether anything needs them.
+    /// Set of passes that need each node, as `words` words of bits per node. For nodes computed once per row, only bit
+    /// 0 is used: whether anything needs them.
     needed: Vec<u64>,
     words: usize,
 }
@@ -60,7 +60,8 @@ impl Passes {
         p
     }
 
-    /// Backward from the roots: the passes that need each node, and the nodes that are kept.
+    /// Propagates the passes that need each node from the roots backwards, and chooses the nodes that are kept in
+    /// buffers.
     fn spread(&mut self, body: &Body, keep: bool) {
         for i in (0..self.nodes.len()).rev() {
             let id = NodeId(i as u32);
@@ -95,7 +96,7 @@ impl Passes {
         &self.needed[id.index() * self.words..][..self.words]
     }
 
-    /// Number of passes that need it.
+    /// Number of passes that need a node.
     fn count(&self, id: NodeId) -> u32 {
         self.set(id).iter().map(|w| w.count_ones()).sum()
     }
@@ -120,12 +121,12 @@ impl Passes {
         self.nodes[id.index()].once
     }
 
-    /// Number of nodes that use it.
+    /// Number of nodes that use a node.
     pub fn uses(&self, id: NodeId) -> usize {
         self.nodes[id.index()].uses as usize
     }
 
-    /// Whether anything needs it.
+    /// Whether any pass needs a node.
     pub fn is_needed(&self, id: NodeId) -> bool {
         self.set(id).iter().any(|w| *w != 0)
     }
@@ -135,13 +136,13 @@ impl Passes {
         self.nodes[id.index()].kept
     }
 
-    /// Whether a pass computes it.
+    /// Whether a pass computes a node.
     pub fn computes(&self, pass: usize, id: NodeId) -> bool {
         let needs = self.set(id)[pass / 64] >> (pass % 64) & 1 == 1;
         needs && (!self.is_buffered(id) || self.first(id) == pass)
     }
 
-    /// Number of passes that compute it.
+    /// Number of passes that compute a node.
     pub fn evaluations(&self, id: NodeId) -> u32 {
         if self.is_buffered(id) { 1 } else { self.count(id) }
     }
@@ -159,7 +160,7 @@ fn row_operands(body: &Body) -> impl Iterator<Item = NodeId> + '_ {
     folded.chain(body.scans.iter().map(|s| s.node)).chain(combined)
 }
 
-/// Stored nodes, once per row or at each point.
+/// Nodes that are stored once per row (`per_row`), or at each point.
 fn stores(body: &Body, per_row: bool) -> impl Iterator<Item = NodeId> + '_ {
     body.stores.iter().filter(move |s| body.accesses[s.access as usize].per_row == per_row).map(|s| s.node)
 }
@@ -174,7 +175,7 @@ pub fn own_cost(node: Node) -> u32 {
     }
 }
 
-/// Forward from the loads: levels, once-per-row nodes, costs.
+/// Computes levels, once-per-row nodes and costs, from the loads forwards.
 fn place(body: &Body, rows: bool) -> Vec<Placed> {
     let mut nodes = vec![Placed::default(); body.nodes.len()];
     for (i, node) in body.nodes.iter().enumerate() {
@@ -248,7 +249,7 @@ mod tests {
         assert_eq!((p.evaluations(e), p.evaluations(x), p.is_buffered(e)), (2, 3, false));
     }
 
-    /// More passes than a word has bits: each fold uses the one before it.
+    /// A body has more passes than a word has bits: each fold uses the one before it.
     #[test]
     fn there_is_no_bound_on_the_number_of_passes() {
         let mut b = BodyBuilder::new(false);

@@ -28,27 +28,27 @@ pub struct Phases {
     /// Dtypes of the buffers. Their operands start at the whole body's [`Body::operands`], their accesses after its
     /// accesses.
     pub buffers: Vec<DType>,
-    /// Nodes of the whole body that are computed once per row and passed to later phases, with the numbers of their
-    /// values; sorted by node.
+    /// Nodes of the whole body that are computed once per row and passed to later phases, each with the index of its
+    /// row value in `values`; sorted by node.
     pub held: Vec<(NodeId, u16)>,
 }
 
 /// Phase of a row body.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Phase {
-    /// Body. Its scans are empty: see [`Phase::scans`].
+    /// Computation of the phase. Its scans are empty: see [`Phase::scans`].
     pub body: Body,
     /// Whether it runs once per row instead of at each point: it then stores through accesses that are
     /// [`Access::per_row`], and sets values.
     pub once: bool,
-    /// Scans to run once it has filled their buffers.
+    /// Scans that run after the phase, over the buffers that it has filled.
     pub scans: Vec<BufferScan>,
-    /// User-defined combines of buffers to run then, too.
+    /// User-defined combines that run after the phase, over the buffers that it has filled.
     pub combined: Vec<BufferCombined>,
 }
 
 impl Phase {
-    /// Whether something runs over whole buffers after it.
+    /// Whether the phase is followed by a scan or a user-defined combine over its whole buffers.
     pub fn leaves_buffers(&self) -> bool {
         !self.scans.is_empty() || !self.combined.is_empty()
     }
@@ -57,13 +57,13 @@ impl Phase {
 /// User-defined fold or scan of buffers. A fold destroys its buffers, a scan leaves its result there.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct BufferCombined {
-    /// Combine.
+    /// User-defined combine ([`Loop::is_combine`]).
     pub of: Loop,
-    /// Fold or scan.
+    /// Direction of the combine: fold, scan or reversed scan.
     pub along: Along,
-    /// First of the buffers with the components of the elements.
+    /// Index of the first buffer; the components of the elements are in consecutive buffers.
     pub buffers: u16,
-    /// First of the row's values that a fold gives.
+    /// Index of the first row value that receives the results of a fold; unused for a scan.
     pub slot: u16,
 }
 
@@ -72,9 +72,9 @@ pub struct BufferCombined {
 pub struct BufferScan {
     /// Scan (its node is unused here).
     pub scan: Scan,
-    /// Buffer with the elements.
+    /// Index of the buffer with the elements.
     pub from: u16,
-    /// Buffer for the result; may be the same.
+    /// Index of the buffer for the result; may be the same as `from`.
     pub to: u16,
 }
 
@@ -204,7 +204,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Makes a value of the row available to later phases, unless it is a constant or the like.
+    /// Makes a value of the row available to later phases, unless they have it anyway, like constants, loads and folds.
     fn hold(&mut self, id: NodeId) {
         match self.body.nodes[id.index()] {
             Node::Element { .. }
@@ -365,7 +365,7 @@ mod tests {
         b.access(Access { operand: Some(operand), dtype: DType::F32, class, per_row })
     }
 
-    /// Softmax: two folds, three passes, with buffered exponentials.
+    /// Softmax has two folds and three passes; its exponentials are buffered.
     #[test]
     fn softmax_is_three_passes_and_keeps_its_exponentials() {
         let mut b = BodyBuilder::new(false);

@@ -41,7 +41,7 @@ pub fn reciprocals(body: &Body) -> Body {
     }
     let n = body.nodes.len();
     let RowNodes { once, folded } = RowNodes::of(body);
-    // Quotients that are rounded once, as a division is.
+    // Quotients that a [`Node::Round`] reads: they are rounded once, as a division is.
     let mut exact = vec![false; n];
     for node in &body.nodes {
         if let Node::Round { arg } = *node {
@@ -90,7 +90,7 @@ fn quotient(b: &mut BodyBuilder, dtype: DType, x: NodeId, s: NodeId) -> NodeId {
     let scaled = b.element(Mul, &[s, p]);
     let inverse = b.element(Div, &[one, scaled]);
     let x = b.element(Mul, &[x, p]);
-    // Not contracted with a sum: equal quotients are equal products.
+    // Rounded, so that it is not contracted with a sum: equal quotients stay equal.
     let product = b.element(Mul, &[x, inverse]);
     b.round(product)
 }

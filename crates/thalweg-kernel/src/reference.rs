@@ -245,8 +245,8 @@ pub fn evaluate(rel: &RelOp, shape: Shape, args: &[RefArg<'_>], ints: &[i64]) ->
     }
 }
 
-/// Element at position `p` of a larger array of `shape`, in which `part` has `ints` elements before and after it in
-/// each dimension; `None` outside of `part`.
+/// Element of `part` at position `p` of a larger array of `shape`, where `ints` holds the number of elements before and
+/// after `part` in each dimension. `None` outside of `part`.
 fn inside(part: &Array, shape: &Shape, ints: &[i64], p: usize) -> Option<Scalar> {
     let source: Vec<i64> = unravel(p, shape).iter().enumerate().map(|(i, &x)| x - ints[2 * i]).collect();
     let is = source.iter().zip(part.shape.iter()).all(|(&i, &d)| i >= 0 && i < d as i64);

@@ -1,4 +1,4 @@
-//! Resources that a program takes of a GPU, reported by devices and shown by explanations.
+//! GPU resources that a program uses, reported by devices and shown by explanations.
 
 /// Resources of a kernel on each multiprocessor of a GPU; of several launches, those of the one with the least
 /// occupancy.

@@ -120,9 +120,9 @@ pub fn widen(body: &Body) -> Body {
     widen_sums(body, None)
 }
 
-/// As [`widen`], with an f32 operand in place of narrow floats: the accumulators of a product. They are rounded
-/// when they are stored, not when they are used further, like other values of a kernel. (Where the same bits are
-/// needed, or where something is computed twice, they are rounded.)
+/// Like [`widen`], but operand `sums` holds the accumulators of a product in f32 where the body expects narrow floats.
+/// Accumulators are rounded when they are stored, not when they are used further, like other values of a kernel. They
+/// are rounded earlier where the same bits are needed, or where something is computed twice.
 pub fn widen_sums(body: &Body, sums: Option<u16>) -> Body {
     let narrow = |d: DType| matches!(d, DType::BF16 | DType::F16);
     let ids = || (0..body.nodes.len() as u32).map(NodeId);
@@ -130,7 +130,7 @@ pub fn widen_sums(body: &Body, sums: Option<u16>) -> Body {
     let is_sum = |id: NodeId| match body.nodes[id.index()] {
         Node::Load { access } => {
             let access = &body.accesses[access as usize];
-            // Accumulators of integers that become narrow floats are rounded there.
+            // Integer accumulators are rounded where they become narrow floats.
             sums.is_some() && access.operand == sums && access.dtype == DType::F32
         }
         _ => false,

@@ -14,15 +14,16 @@ use std::ops::{Add, AddAssign};
 /// Traffic of a launch in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Moved {
-    /// From memory to the private storage of the cores: operands, and scratch that does not fit there. Data that a core
-    /// still holds does not count again.
+    /// Bytes read from memory into the private storage of the cores: operands, and scratch that does not fit there.
+    /// Data that a core still holds does not count again.
     pub read: u64,
-    /// To memory.
+    /// Bytes written to memory.
     pub written: u64,
-    /// Loads of operands by the loops over points, from any level. A second pass counts again; a value that is constant
-    /// over a row and stays in a register does not. Engines that count at run time report the same.
+    /// Bytes loaded from operands by the loops over points, from any level of memory. A second pass counts again; a
+    /// value that is constant over a row and stays in a register does not. Engines that count at run time report the
+    /// same.
     pub loaded: u64,
-    /// Stores to operands by these loops.
+    /// Bytes stored to operands by these loops.
     pub stored: u64,
 }
 
@@ -60,11 +61,11 @@ impl Sum for Moved {
 /// Access pattern of a stream.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AccessPattern {
-    /// Steps (in elements) along the loops of the nest, from a first position.
+    /// Strided: steps in elements along the loops of the nest, from a first position.
     Steps {
         /// First position.
         base: isize,
-        /// One step per loop.
+        /// Steps in elements, one per loop.
         steps: Vec<isize>,
     },
     /// Through an index map; points that it masks out are not read.
@@ -81,13 +82,13 @@ pub enum AccessPattern {
 /// Access within a loop nest.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stream {
-    /// Number of the operand.
+    /// Index of the operand.
     pub operand: u16,
     /// Bytes of an element.
     pub size: u64,
     /// Access pattern.
     pub way: AccessPattern,
-    /// Whether it is written and not read: then it only occupies storage.
+    /// Whether the operand is written and not read: it then only occupies storage.
     pub written: bool,
 }
 
@@ -101,7 +102,7 @@ pub struct Nest {
 }
 
 impl Stream {
-    /// Distinct elements that the loops from `from` on touch.
+    /// Number of distinct elements that one iteration of the loops outside of loop `from` touches.
     fn distinct(&self, extents: &[usize], from: usize) -> u64 {
         let points = product(&extents[from..]);
         match &self.way {
@@ -140,12 +141,12 @@ fn product(extents: &[usize]) -> u64 {
 }
 
 impl Nest {
-    /// Points of the domain.
+    /// Number of points of the domain.
     pub fn points(&self) -> u64 {
         product(&self.extents)
     }
 
-    /// Bytes that the loops from `from` on touch.
+    /// Number of bytes that the loops from loop `from` inwards touch.
     pub fn footprint(&self, from: usize) -> u64 {
         self.streams.iter().map(|s| s.distinct(&self.extents, from).saturating_mul(s.size)).fold(0, u64::saturating_add)
     }
@@ -174,7 +175,7 @@ impl Nest {
         bytes
     }
 
-    /// Whether data that one stream has loaded is still there when another one needs it.
+    /// Whether data that stream `i` has loaded is still in private storage when stream `j` needs it.
     fn is_cached_from(&self, i: usize, j: usize, private: u64) -> bool {
         let (a, b) = (&self.streams[i], &self.streams[j]);
         if a.operand != b.operand || b.written || a.size != b.size {
@@ -191,7 +192,7 @@ impl Nest {
         }
     }
 
-    /// Bytes read by streams that share their data.
+    /// Bytes read from memory by the streams `same`, which share their data.
     fn read_of(&self, same: &[usize], far: &[bool], private: u64) -> u64 {
         let (mut sum, mut most) = (0u64, 1u64);
         let (mut low, mut high, mut bounded) = (i128::MAX, i128::MIN, true);

@@ -79,7 +79,7 @@ impl IterationBuilder {
 }
 
 impl BodyBuilder {
-    /// Loop on these arguments of its region.
+    /// Node of a loop with these arguments of its region.
     pub fn looped(&mut self, of: Loop, args: &[NodeId]) -> NodeId {
         let mut all = [args[0]; MAX_ARGS];
         all[..args.len()].copy_from_slice(args);

@@ -19,18 +19,18 @@ pub struct Weights {
     /// Computation per point, with a single store in f32: the score `x` that is exponentiated, or the weight itself if
     /// `once` is none.
     pub point: Body,
-    /// Factor that weights are multiplied by at the end.
+    /// Row factor that weighted sums are multiplied by at the end; `None` if weights depend on no fold.
     pub once: Option<Once>,
 }
 
-/// Computation from the folds of a row of weights.
+/// Computation of the row factor from the folds of a row of weights.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Once {
     /// Body that stores the factor `c`; it reads the values of the row.
     pub body: Body,
-    /// Number of the row value that is the maximum of the scores.
+    /// Index of the row value that is the maximum of the scores.
     pub max: u16,
-    /// Number of the row value that is the sum of the exponentials.
+    /// Index of the row value that is the sum of the exponentials.
     pub sum: u16,
 }
 
@@ -76,7 +76,7 @@ struct Find<'a> {
 }
 
 impl Find<'_> {
-    /// Value before conversions between floats.
+    /// Strips conversions between floats from a value.
     fn float(&self, mut id: NodeId) -> NodeId {
         while let Node::Cast { arg, dtype } = self.body.nodes[id.index()]
             && dtype.is_float()
@@ -87,7 +87,7 @@ impl Find<'_> {
         id
     }
 
-    /// Value before it was rounded to a narrow float.
+    /// Strips a rounding to a narrow float from a value.
     fn narrowed(&self, id: NodeId) -> NodeId {
         match self.body.nodes[id.index()] {
             Node::Cast { arg, dtype: DType::BF16 | DType::F16 } if self.body.dtype(arg) == DType::F32 => arg,
@@ -116,7 +116,7 @@ impl Find<'_> {
     }
 }
 
-/// Nodes that are such, or that depend on such a node.
+/// Nodes for which `is` holds, or that depend on such a node.
 fn depends(body: &Body, is: impl Fn(&Node) -> bool) -> Vec<bool> {
     let mut all = vec![false; body.nodes.len()];
     for i in 0..all.len() {
@@ -131,11 +131,11 @@ fn of_the_row(body: &Body) -> Vec<bool> {
     at_points.into_iter().map(|p| !p).collect()
 }
 
-/// Replacement of a node.
+/// Replacement of a node in [`only`].
 #[derive(Clone, Copy)]
 pub(crate) enum Put {
     One,
-    /// A node that comes before it.
+    /// A node that comes before the replaced one.
     Node(NodeId),
 }
 

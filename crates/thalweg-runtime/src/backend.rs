@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// Kind of devices, declared by its crate. Names of its devices are `kind:number`.
 #[derive(Clone, Copy, Debug)]
 pub struct Backend {
-    /// First part of its devices' names: "cuda".
+    /// First part of the names of its devices, such as "cuda".
     pub kind: &'static str,
     /// Number of devices of this machine. Opens none of them.
     pub count: fn() -> usize,
@@ -22,8 +22,8 @@ pub struct Backend {
     /// # Errors
     /// When there is none, or it cannot be used.
     pub open: fn(&str) -> Result<Arc<dyn Device>, Error>,
-    /// Variables that name its libraries. Where one is set, a device that cannot be used is an error instead of a
-    /// reason to use another.
+    /// Environment variables that name its libraries. If one is set, a device that cannot be used is an error instead
+    /// of a reason to use another.
     pub libraries: &'static [&'static Variable],
 }
 
@@ -37,7 +37,7 @@ impl Backend {
         }
     }
 
-    /// Whether a variable names one of its libraries.
+    /// Whether an environment variable names one of the backend's libraries.
     pub fn is_requested(&self) -> bool {
         self.libraries.iter().any(|v| matches!(v.read(), Ok(Some(_))))
     }

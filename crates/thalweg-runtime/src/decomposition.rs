@@ -80,11 +80,11 @@ pub enum Unfit {
     Diagonal(usize),
 }
 
-/// Largest number that fits in the word of an [`Unfit`].
+/// Maximum number that fits in the cause field of an [`Unfit`] word.
 const MAX_CODE: u64 = (1 << 28) - 1;
 
 impl Unfit {
-    /// Code of its kind in a word. Of two causes for one matrix, the larger code is reported.
+    /// Code of the cause in a word. Of two causes for one matrix, the one with the larger code is reported.
     pub const fn code(self) -> u64 {
         match self {
             Unfit::NoEnd => 1,

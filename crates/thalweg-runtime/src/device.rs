@@ -28,7 +28,7 @@ pub trait Program: Send + Sync + Debug {
     /// When geometry and kernel are of different kinds.
     fn moves(&self, geometry: &Geometry, in_place: bool) -> Moved;
 
-    /// Compilation result, for explanations.
+    /// Properties of the compiled kernel, for explanations.
     fn info(&self) -> ProgramInfo;
 
     /// Use of the device's multiprocessors, if it has such and the compiler reports it; for several functions, that of
@@ -50,11 +50,11 @@ pub trait Program: Send + Sync + Debug {
 pub struct ProgramInfo {
     /// Engine that executes it: "avx512", "avx2", "tile", "nvrtc sm_90", …
     pub engine: String,
-    /// Size of the machine code.
+    /// Size of the machine code in bytes.
     pub code_bytes: usize,
-    /// Compile time.
+    /// Nanoseconds that compilation took.
     pub compile_ns: u64,
-    /// Values spilled from registers, if the compiler reports it.
+    /// Number of values spilled from registers, if the compiler reports it.
     pub spills: Option<usize>,
     /// Whether a launch may read its inputs again after writing its outputs, so that outputs cannot reuse the memory of
     /// inputs (a fast path that passes rare elements to a slow one).
@@ -88,7 +88,7 @@ pub trait Check: Send + Sync + Debug {
 /// Failed check of a launch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FailedCheck {
-    /// Number of the launch in its batch.
+    /// Index of the launch in its batch.
     pub launch: usize,
     /// Word written by the launch, not 0. For a decomposition, an [`Unfit::word`](crate::Unfit::word).
     pub word: u64,
@@ -103,18 +103,18 @@ pub trait Timing: Send + Sync + Debug {
     fn elapsed(&self) -> Result<Option<u64>, Error>;
 }
 
-/// Results of a batch.
+/// Results of a batch of launches.
 #[derive(Debug, Default)]
 pub struct Batch {
     /// Pending checks, if an index may be out of range or a matrix unsuitable. The launches have not been waited for.
     pub check: Option<Arc<dyn Check>>,
-    /// Its duration, if requested and supported by the device.
+    /// Device time of the batch, if requested and supported by the device.
     pub timing: Option<Arc<dyn Timing>>,
 }
 
 /// Device: memory, and programs that run on it.
 pub trait Device: Any + Send + Sync + Debug {
-    /// Its name as in `THALWEG_DEVICE`: "cpu", "cuda:0".
+    /// Name of the device as in `THALWEG_DEVICE`: "cpu", "cuda:0".
     fn name(&self) -> &str;
 
     /// Description: name of the chip, instruction set in use.
@@ -131,7 +131,7 @@ pub trait Device: Any + Send + Sync + Debug {
         1
     }
 
-    /// Facts about the machine by which its programs cut kernels; the planner counts calls and strips by them.
+    /// Machine facts that determine how programs cut kernels; the planner counts calls and strips by them.
     fn machine(&self) -> Machine {
         Machine::default()
     }

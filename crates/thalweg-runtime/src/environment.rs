@@ -22,14 +22,14 @@ mod tests;
 /// Environment variable of Thalweg.
 #[derive(Debug)]
 pub struct Variable {
-    /// Its name.
+    /// Name of the variable.
     pub name: &'static str,
     /// Former name, which is read where `name` is not set.
     pub former: Option<&'static str>,
-    /// Short description.
+    /// Short description for users.
     pub about: &'static str,
     allowed: Allowed,
-    /// Whether only developers of Thalweg set it.
+    /// Whether the variable is for developers of Thalweg only.
     pub inner: bool,
 }
 
@@ -38,7 +38,7 @@ pub struct Variable {
 enum Allowed {
     /// One of these words, ignoring case.
     Words(&'static [&'static str]),
-    /// One of these words, or an integer between two bounds, of the named unit.
+    /// One of these words, or an integer between two bounds, in the named unit.
     Number(&'static [&'static str], u64, u64, &'static str),
     /// `off`, or a percentage.
     Percent,
@@ -46,11 +46,11 @@ enum Allowed {
     Bytes,
     /// Name of a device.
     Device,
-    /// Folder, which need not exist; or `off` if permitted.
+    /// Path of a folder, which need not exist; or `off` if permitted.
     Folder { off: bool },
-    /// Existing library file or a name that the loader resolves; or `off` if permitted.
+    /// Path of an existing library file, or a name that the loader resolves; or `off` if permitted.
     There { off: bool },
-    /// Compute capabilities.
+    /// List of compute capabilities.
     Chips,
     /// Any value; only whether it is set matters.
     Flag,
@@ -63,13 +63,13 @@ pub enum Value {
     Word(&'static str),
     /// A number: bytes, threads, milliseconds …
     Number(u64),
-    /// Fraction: 0.05 for 5 %.
+    /// Fraction of a percentage: 0.05 for 5 %.
     Share(f64),
-    /// Compute capabilities.
+    /// List of compute capabilities.
     Numbers(Vec<u32>),
-    /// File or folder.
+    /// Path of a file or folder.
     Path(PathBuf),
-    /// Text.
+    /// Text that is not interpreted.
     Text(String),
 }
 
@@ -78,7 +78,7 @@ pub enum Value {
 pub struct Mistake {
     /// Name of the variable.
     pub name: &'static str,
-    /// Its value.
+    /// Invalid value.
     pub value: String,
     /// Explanation of the mistake, or the permitted values.
     pub why: String,
@@ -87,18 +87,18 @@ pub struct Mistake {
 /// Unused variable whose name starts with `THALWEG_`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unknown {
-    /// Its name.
+    /// Name of the unused variable.
     pub name: String,
-    /// Variable with the most similar name.
+    /// Known variable with the most similar name.
     pub nearest: &'static str,
 }
 
 /// Variable whose former name is set.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Outdated {
-    /// Former name.
+    /// Former name of the variable, which is set.
     pub former: &'static str,
-    /// Its name now.
+    /// Current name of the variable.
     pub name: &'static str,
     /// Whether both are set, so that the former name is ignored.
     pub ignored: bool,
@@ -214,7 +214,7 @@ pub static BLESS: Variable = inner("THALWEG_BLESS", Allowed::Flag, "has a test w
 pub static BENCH_VENV: Variable =
     inner("THALWEG_BENCH_VENV", Allowed::Folder { off: false }, "where bench/setup puts the peers");
 
-/// All variables, as shown by `thalweg doctor`.
+/// All variables, as `thalweg doctor` shows them.
 pub static ALL: [&Variable; 31] = [
     &DEVICE,
     &THREADS,
@@ -250,7 +250,7 @@ pub static ALL: [&Variable; 31] = [
 ];
 
 impl Variable {
-    /// Its value.
+    /// Value of the variable.
     ///
     /// # Errors
     /// When the value is invalid.
@@ -263,18 +263,18 @@ impl Variable {
         self.parse(Some(&text)).map_err(|mistake| Mistake { name, ..mistake })
     }
 
-    /// The name that is set, and its text: that of `name`, or of the former name. Empty variables are not set.
+    /// Name that is set, current or former, and its text. Empty variables count as not set.
     fn raw(&self, get: &dyn Fn(&str) -> Option<OsString>) -> Option<(&'static str, OsString)> {
         let mut names = std::iter::once(self.name).chain(self.former);
         names.find_map(|name| get(name).filter(|text| !text.is_empty()).map(|text| (name, text)))
     }
 
-    /// Its text in the environment, valid or not.
+    /// Text of the variable in the environment, valid or not.
     pub fn text(&self) -> Option<OsString> {
         self.raw(&|name| std::env::var_os(name)).map(|(_, text)| text)
     }
 
-    /// Its value.
+    /// Value of the variable.
     ///
     /// # Panics
     /// When the value is invalid, for callers without a way to report it. Creating a device has reported it before.
@@ -282,7 +282,7 @@ impl Variable {
         self.read().unwrap_or_else(|mistake| panic!("{mistake}"))
     }
 
-    /// Its number. Panics like [`Variable::get`].
+    /// Number that the variable is set to. Panics like [`Variable::get`].
     pub fn number(&self) -> Option<u64> {
         match self.get() {
             Some(Value::Number(n)) => Some(n),
@@ -290,7 +290,7 @@ impl Variable {
         }
     }
 
-    /// Its path. Panics like [`Variable::get`].
+    /// Path that the variable is set to. Panics like [`Variable::get`].
     pub fn path(&self) -> Option<PathBuf> {
         match self.get() {
             Some(Value::Path(path)) => Some(path),
@@ -298,12 +298,13 @@ impl Variable {
         }
     }
 
-    /// Whether its value is this word. Panics like [`Variable::get`].
+    /// Whether the value is the word `word`. Panics like [`Variable::get`].
     pub fn is(&self, word: &str) -> bool {
         self.get() == Some(Value::Word(self.word(word)))
     }
 
-    /// The word itself, which must be permitted: a misspelt one in our own code would go unnoticed.
+    /// Permitted word equal to `word`. Panics if there is none, since a misspelt word in our own code would go
+    /// unnoticed.
     fn word(&self, word: &str) -> &'static str {
         let words = self.allowed.words();
         words.iter().find(|w| **w == word).unwrap_or_else(|| panic!("{} is never {word}", self.name))
@@ -378,7 +379,7 @@ impl Allowed {
     }
 }
 
-/// Whether it is a valid device name.
+/// Whether a text is a valid device name.
 fn is_device(name: &str) -> bool {
     let number = |n: &str| {
         matches!(n, "emulated" | "emulated:small" | "absent") || !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit())

@@ -7,9 +7,9 @@ pub enum FourierKind {
     Forward,
     /// Complex to complex, with `e^(+2πi jk/n)`.
     Inverse,
-    /// Real to the first half of the transform.
+    /// Real numbers to the first half of their transform.
     Half,
-    /// First half of a transform to `n` times the real numbers.
+    /// First half of a transform to real numbers, scaled by `n`.
     Real,
 }
 
@@ -26,7 +26,7 @@ pub struct Fourier {
     pub n: usize,
     /// Product of the dimensions after the axis.
     pub inner: usize,
-    /// Factor of the results.
+    /// Factor that results are multiplied by.
     pub scale: f64,
 }
 

@@ -59,9 +59,9 @@ const CLASSES: usize = 512;
 
 /// Maximum number of kept blocks checked for one without waits.
 const LOOKED_AT: usize = 16;
-/// Maximum number of kept blocks of a class that all require waits, and their bytes, up to which a new block is
-/// allocated instead. The copy of the next input then overlaps uses of previous ones, and a host that runs ahead
-/// allocates no more than that.
+/// Maximum number of kept blocks of a class that all require waits, and of their bytes, at which a new block is
+/// allocated instead of waiting. The copy of the next input then overlaps uses of previous ones, and a host that runs
+/// ahead allocates no more than that.
 const MAX_BUSY_BLOCKS: usize = 3;
 const MAX_BUSY_BYTES: usize = 1 << 30;
 
@@ -75,7 +75,7 @@ pub struct Pool {
     reserved: AtomicUsize,
     allocations: AtomicU64,
     recycled: AtomicU64,
-    /// `usize::MAX` for no limit.
+    /// Maximum bytes in use; `usize::MAX` for no limit.
     limit: AtomicUsize,
 }
 
@@ -84,7 +84,7 @@ pub struct Pool {
 pub struct Block {
     /// Start address.
     pub start: NonNull<u8>,
-    /// Its last uses.
+    /// Last uses of the block in the queues of its device.
     pub last: Points,
 }
 
@@ -98,14 +98,14 @@ impl Block {
     }
 }
 
-/// Waits before a use of memory.
+/// Time from which memory may be used, given its previous uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum When {
-    /// None.
+    /// Immediately: no wait is needed.
     Now,
-    /// The queue that uses it waits, on the device.
+    /// After a wait on the device, by the queue that uses it.
     Behind,
-    /// The host would wait: the previous use is not enqueued yet.
+    /// Not without a wait of the host, because the previous use is not enqueued yet.
     NotYet,
 }
 
@@ -122,11 +122,11 @@ pub struct Allocation {
 
 /// Owner of the memory when an allocation is dropped.
 enum Owner {
-    /// The pool, as a block of this class.
+    /// The pool, which takes the memory back as a block of this class.
     Pool(Arc<Pool>, usize),
-    /// The allocation that contains it.
+    /// The allocation that contains the memory.
     Whole(Buffer),
-    /// Other code.
+    /// Other code, which frees the memory itself.
     Foreign,
 }
 
@@ -195,7 +195,7 @@ impl fmt::Debug for Allocation {
     }
 }
 
-/// Class of a size, and bytes of a block of that class.
+/// Size class of a number of bytes, and the bytes of a block of that class.
 fn class_of(bytes: usize) -> Option<(usize, usize)> {
     const MAX_POWER_OF_TWO_BYTES: usize = 1 << 20;
     let bytes = bytes.max(64);

@@ -9,7 +9,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Maximum number of queues of a device. They are numbered.
+/// Maximum number of queues of a device, which are numbered from 0.
 pub const QUEUES: usize = 8;
 
 /// Last use in each queue, by ticket; 0 if there is none.
@@ -34,7 +34,7 @@ impl Uses {
         self.last.each_ref().map(|ticket| ticket.load(Relaxed))
     }
 
-    /// Queue and ticket of the last write.
+    /// Queue and ticket of the last write; `None` if unwritten.
     pub fn written(&self) -> Option<(usize, u64)> {
         let written = self.written.load(Relaxed);
         (written != 0).then_some((written as usize % QUEUES, written / QUEUES as u64))

@@ -19,13 +19,13 @@ use std::time::Instant;
 use thalweg_fusion::Candidate;
 use thalweg_runtime::{Timing, count};
 
-/// Number of runs of a segment before anything is decided.
+/// Minimum number of runs of a segment before its autotuning begins.
 const FIRST_RUNS: u64 = 8;
-/// Shortest run time worth measuring, in nanoseconds: below, clock and launch overhead are as long.
+/// Minimum run time worth measuring, in nanoseconds. Below, clock and launch overhead are as long.
 const SHORTEST_NS: u64 = 20_000;
-/// Estimated nanoseconds of naming other plans, per ten operations.
+/// Estimated nanoseconds that the planner takes to name other plans, per ten operations.
 const NAMING_NS: u64 = 500_000;
-/// Additional nanoseconds if naming them compiles kernels for a GPU.
+/// Additional nanoseconds where naming other plans compiles kernels for a GPU.
 const NAMING_ON_GPU_NS: u64 = 200_000_000;
 /// Sampling interval on a GPU: one run in this many is timed while the plan has not run for long enough, since events
 /// in its queue have a cost.
@@ -36,16 +36,16 @@ const ASK: u64 = 8;
 const MAX_PENDING_TIMINGS: usize = 64;
 /// Maximum number of plans that compete with the current one.
 pub(crate) const MAX_ALTERNATIVES: usize = 4;
-/// Timed runs of each plan, after one warm-up run that is not counted.
+/// Number of timed runs of each plan, after one warm-up run that is not counted.
 const ROUNDS: usize = 9;
-/// Slowdown against the best median beyond which a plan is dropped after three runs.
+/// Maximum slowdown against the best median at which a plan still competes after three runs.
 const GIVE_UP: f64 = 1.15;
 /// Ratio of times below which a plan counts as faster.
 const MARGIN: f64 = 0.97;
 
-/// Autotuning of one plan. `P` is a runnable plan: with its programs.
+/// State of the autotuning of one plan. `P` is a runnable plan: with its programs.
 pub(crate) struct Autotuning<P> {
-    /// Finished: the plan stays, or `winner` runs.
+    /// Whether the autotuning is finished: the plan stays, or `winner` runs instead.
     decided: AtomicBool,
     winner: OnceLock<Arc<P>>,
     course: Mutex<Course<P>>,
@@ -53,21 +53,21 @@ pub(crate) struct Autotuning<P> {
 
 struct Course<P> {
     runs: u64,
-    /// Nanoseconds of all runs.
+    /// Total nanoseconds of all runs.
     total: u64,
     /// Nanoseconds spent on naming other plans, and on the extra time of slower ones.
     spent: u64,
-    /// Candidates; the plan itself is the first.
+    /// Competing plans; the first is the plan itself.
     tried: Vec<Tried<P>>,
     turn: usize,
-    /// Number of runs since one was timed.
+    /// Number of runs since the last timed one.
     skipped: u64,
-    /// Runs whose timing the device has not finished, in order.
+    /// Timed runs whose time the device has not reported yet, in order.
     waiting: VecDeque<(RunChoice<P>, Arc<dyn Timing>)>,
 }
 
 struct Tried<P> {
-    /// Runnable plan; `None` for the plan itself.
+    /// Runnable plan; `None` for the plan that the autotuning is about.
     ready: Option<Arc<P>>,
     predicted: u64,
     warm: bool,
@@ -82,7 +82,7 @@ pub(crate) struct RunChoice<P> {
     /// Whether this run may decide the autotuning.
     pub counts: bool,
     tried: usize,
-    /// Number of runs that its time represents.
+    /// Number of runs that the measured time stands for.
     runs: u64,
 }
 
@@ -115,7 +115,7 @@ impl<P> Autotuning<P> {
         self.decided.load(Relaxed) || self.locked().runs >= FIRST_RUNS
     }
 
-    /// Winner, if it is another plan.
+    /// Winning plan, if it is not the plan itself.
     pub fn winner(&self) -> Option<&Arc<P>> {
         self.winner.get()
     }
@@ -127,7 +127,7 @@ impl<P> Autotuning<P> {
             return None;
         }
         let share = measuring()?;
-        // If another thread runs the same segment now, do not wait for it.
+        // Another thread runs the same segment now: this run is not timed instead of waiting for it.
         let mut c = self.course.try_lock().ok()?;
         if c.waiting.len() >= MAX_PENDING_TIMINGS {
             return None;
@@ -146,12 +146,12 @@ impl<P> Autotuning<P> {
         Some(RunChoice { ready, counts: true, tried, runs: 1 })
     }
 
-    /// Stores a run whose time the device reports later.
+    /// Adds a run whose time the device reports later.
     pub fn wait_for(&self, turn: RunChoice<P>, timing: Arc<dyn Timing>) {
         self.locked().waiting.push_back((turn, timing));
     }
 
-    /// Notes the times that the device has finished meanwhile. Returns whether they decide the autotuning.
+    /// Records the times that the device has reported meanwhile. Returns whether they decide the autotuning.
     pub fn collect(&self) -> bool {
         if self.decided.load(Relaxed) {
             return false;
@@ -170,16 +170,16 @@ impl<P> Autotuning<P> {
                     c.waiting.clear();
                     return true;
                 }
-                // A failed device reports its error to whoever reads.
+                // The error of a failed device is reported by whoever reads next.
                 Ok(Some(_)) | Err(_) => {}
             }
         }
         false
     }
 
-    /// Names other plans once the segment has run long enough. Returns whether there are any.
+    /// Names other plans once the segment has run for long enough. Returns whether there are any.
     fn begin(&self, c: &mut Course<P>, share: f64, naming_ns: u64, name: impl FnOnce() -> Named<P>) -> bool {
-        // Without a limit (the fuzzer sets that) this happens at once, whatever it costs.
+        // With an unlimited budget, which the fuzzer sets, naming happens at once.
         let at_once = share.is_infinite();
         if c.runs < FIRST_RUNS && !at_once {
             return false;
@@ -199,13 +199,13 @@ impl<P> Autotuning<P> {
             return false;
         }
         let tried = |ready, predicted, warm| Tried { ready, predicted, warm, ns: vec![], given_up: false };
-        // The plan itself has run before.
+        // The plan itself needs no warm-up run if it has run before.
         c.tried.push(tried(None, named.own, c.runs > 0));
         c.tried.extend(named.others.into_iter().map(|(r, ps)| tried(Some(r), ps, false)));
         true
     }
 
-    /// Notes the nanoseconds of a run. Returns whether that decides the autotuning.
+    /// Records the nanoseconds of a run. Returns whether that decides the autotuning.
     pub fn note(&self, turn: &RunChoice<P>, ns: u64) -> bool {
         self.note_in(&mut self.locked(), turn, ns)
     }
@@ -274,12 +274,12 @@ impl<P> Autotuning<P> {
     }
 
     fn locked(&self) -> MutexGuard<'_, Course<P>> {
-        // A panic leaves figures of runs, all of which are valid.
+        // A panic leaves measurements of runs, all of which are valid.
         self.course.lock().unwrap_or_else(|e| e.into_inner())
     }
 }
 
-/// Competing plans of a segment.
+/// Plans of one segment that compete in an autotuning.
 pub(crate) struct Named<P> {
     /// Predicted picoseconds of the plan itself.
     pub own: u64,
@@ -288,8 +288,8 @@ pub(crate) struct Named<P> {
 }
 
 impl<P> Tried<P> {
-    /// Notes a run. Drops the oldest times of a plan beyond twice the number of rounds: while the budget allows no
-    /// trials, only the current plan adds times.
+    /// Records the time of a run. Drops the oldest times of a plan beyond twice the number of rounds: while the budget
+    /// allows no trials, only the current plan adds times.
     fn add(&mut self, ns: u64) {
         if self.ns.len() >= 2 * ROUNDS {
             self.ns.drain(..ROUNDS);
@@ -315,7 +315,7 @@ impl<P> Tried<P> {
 }
 
 impl<P> Course<P> {
-    /// Next candidate that was not dropped, if the budget allows it; else the leader.
+    /// Index of the next candidate that was not dropped, if the budget allows a trial; else of the leader.
     fn next(&mut self, share: f64) -> usize {
         let n = self.tried.len();
         let leader = self.leader();
@@ -326,8 +326,8 @@ impl<P> Course<P> {
         if allowed { self.turn } else { leader }
     }
 
-    /// Plan to run when no trial is allowed: the plan itself, until another one has been faster than it in each of its
-    /// runs, at least two.
+    /// Index of the plan to run when no trial is allowed. It is the plan itself until another one has been faster than
+    /// it in each of its runs, at least two.
     fn leader(&self) -> usize {
         let own = &self.tried[0];
         let ahead = |t: &Tried<P>| {

@@ -6,11 +6,11 @@ use crate::tunable::TUNABLES;
 use std::sync::{Arc, Mutex, MutexGuard};
 use thalweg_fusion::Plan;
 
-/// Plans of one size class of a pattern.
+/// Plans of one size class of a pattern, the preferred one last.
 #[derive(Default)]
 pub(crate) struct ClassPlans {
-    /// Newest last. There is more than one only where sizes broke an assumption of an older one, or where autotuning
-    /// found a faster one.
+    /// Plans, the newest last. There are several only where sizes broke an assumption of an older plan, or where
+    /// autotuning found a faster one.
     plans: Mutex<Vec<Arc<Plan>>>,
 }
 
@@ -20,7 +20,7 @@ impl ClassPlans {
         self.locked().clone()
     }
 
-    /// Makes a plan the newest of the class: sizes seen from now on try it first.
+    /// Makes a plan the newest of the class, so that sizes seen later try it first.
     pub fn prefer(&self, plan: &Arc<Plan>) {
         let mut plans = self.locked();
         plans.retain(|p| **p != **plan);

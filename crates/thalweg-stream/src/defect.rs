@@ -24,7 +24,7 @@ pub(crate) fn caught<T>(
     segment: &Segment<'_>,
     f: impl FnOnce() -> T,
 ) -> Result<T, Error> {
-    // Locks held during a panic recover from poisoning; see there.
+    // Locks held during a panic recover from poisoning where they are taken.
     catch_unwind(AssertUnwindSafe(f)).map_err(|panic| {
         let why = said(&*panic);
         error(format!("{part} panicked: {why}"), Some((device, segment)))
@@ -42,7 +42,7 @@ pub(crate) fn error(message: String, segment: Option<(DeviceRef, &Segment<'_>)>)
     Error::Internal { message, report }
 }
 
-/// Message of a panic.
+/// Text of a panic's payload.
 pub(crate) fn said(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().cloned();
     text.or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string())).unwrap_or_default()

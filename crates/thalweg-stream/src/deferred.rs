@@ -26,7 +26,7 @@ use std::sync::{Arc, OnceLock};
 use thalweg_fusion::{BitSet, OwnedSegment};
 use thalweg_runtime::{Error, count};
 
-/// Number of recipes made by a guess whose values were dropped unread, and of those that somebody read.
+/// Number of recipes made by a guess whose values were dropped unread, and of those whose values somebody read.
 static GUESSED: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
 
 /// Whether results without history, neither read nor dropped unread before, may be deferred. True while most such
@@ -42,7 +42,7 @@ static RECIPE_INPUT_BYTES: AtomicUsize = AtomicUsize::new(0);
 /// Recipe for unwritten results: the segment, its inputs, and the plan that writes all its live results.
 pub(crate) struct Recipe {
     pub device: DeviceRef,
-    /// Mode and stream id with which it was recorded.
+    /// Mode and stream id with which the segment was recorded.
     pub recorded: (Mode, u32),
     pub segment: OwnedSegment,
     pub sizes: Vec<i64>,
@@ -52,11 +52,11 @@ pub(crate) struct Recipe {
     /// Operations whose results were deferred; `history` is notified of their reads.
     pub deferred: BitSet,
     pub history: Arc<History>,
-    /// Bytes of inputs that nothing else keeps alive.
+    /// Bytes of inputs that only this recipe keeps alive.
     pub kept: usize,
     /// Whether the deferral is a guess: no earlier run shows that these results are dropped unread.
     guess: bool,
-    /// Outcomes of the deferred results, once one was asked for.
+    /// Outcomes of the deferred results, set once one of them was asked for.
     made: OnceLock<Outcomes>,
 }
 
@@ -67,7 +67,7 @@ impl std::fmt::Debug for Recipe {
 }
 
 impl Recipe {
-    /// New recipe, if all recipes together stay below their memory limit.
+    /// Creates a recipe, if all recipes together stay below their memory limit.
     pub fn new(
         (device, recorded, entry): (DeviceRef, (Mode, u32), Arc<Entry>),
         (segment, sizes, sites): (OwnedSegment, Vec<i64>, &[(u32, Site)]),
@@ -77,7 +77,7 @@ impl Recipe {
     ) -> Option<Arc<Recipe>> {
         let before = RECIPE_INPUT_BYTES.fetch_add(kept, Relaxed);
         let (sites, made) = (sites.into(), OnceLock::new());
-        // `Drop` returns the bytes.
+        // `Drop` subtracts the bytes again.
         let recipe =
             Recipe { device, recorded, segment, sizes, sites, entry, inputs, deferred, history, kept, guess, made };
         (TUNABLES.max_recipe_bytes.admits(before + kept)).then(|| Arc::new(recipe))
@@ -91,8 +91,8 @@ impl Recipe {
     }
 }
 
-/// Recipe of one deferred result, held by its value. It lives while somebody holds the value and nobody has asked for
-/// it.
+/// Reference to the recipe of one deferred result, held by its value. It lives while somebody holds the value and
+/// nobody has asked for it.
 #[derive(Debug)]
 pub(crate) struct DeferredValue {
     pub recipe: Arc<Recipe>,

@@ -13,13 +13,13 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use thalweg_runtime::{Check, Error, FailedCheck};
 
-/// Error for a failure that a launch reported.
+/// Conversion of a failure that a launch reported into an error.
 pub type FailureToError = Box<dyn Fn(FailedCheck) -> Error + Send + Sync>;
 
-/// Error for the failures that all launches reported; `None` if they do not concern the result.
+/// Conversion of the failures that all launches reported into an error; `None` if they do not concern the result.
 type FailuresToError = Box<dyn Fn(&[FailedCheck]) -> Option<Error> + Send + Sync>;
 
-/// Check of a run in which an index may be out of range, or of a call whose matrix may be unfit.
+/// Pending check of a run in which an index may be out of range, or of a call whose matrix may be unfit.
 pub(crate) struct DeferredCheck {
     check: Arc<dyn Check>,
     to_error: FailuresToError,
@@ -52,7 +52,7 @@ impl DeferredCheck {
         self.outcome.get_or_init(|| (self.to_error)(&self.check.outcome()?).map_or(Ok(()), Err))
     }
 
-    /// Outcome, marked as received.
+    /// Outcome of the check, marked as received.
     fn asked(&self) -> &Result<(), Error> {
         let outcome = self.resolve();
         if outcome.is_err() {
@@ -66,7 +66,7 @@ impl DeferredCheck {
     }
 }
 
-/// Deferred checks of results.
+/// Deferred checks that apply to the results of one run or call.
 #[derive(Debug)]
 pub(crate) struct DeferredChecks {
     own: Option<Arc<DeferredCheck>>,
@@ -89,7 +89,7 @@ impl DeferredChecks {
         self.own.as_ref().map_or(Ok(()), |d| d.asked().clone())
     }
 
-    /// As [`resolve`](Self::resolve), for `synchronize`: skips checks whose error somebody has received.
+    /// Like [`resolve`](Self::resolve), for `synchronize`: skips checks whose error somebody has received.
     ///
     /// # Errors
     /// The first error.
@@ -99,8 +99,8 @@ impl DeferredChecks {
     }
 }
 
-/// Deferred checks inherited from inputs, distinct and the oldest first. Each input's list is looked at once: inputs
-/// from one run share a list, as parameters do.
+/// Deferred checks inherited from inputs, distinct and the oldest first. Each distinct list is looked at once: inputs
+/// from one run, such as parameters, share a list.
 pub(crate) fn inherit<'a>(inputs: impl Iterator<Item = &'a Arc<DeferredChecks>>) -> Vec<Arc<DeferredCheck>> {
     let mut lists: Vec<&Arc<DeferredChecks>> = vec![];
     for checks in inputs {

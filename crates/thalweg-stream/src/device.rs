@@ -5,7 +5,7 @@ use thalweg_runtime::Device;
 
 static DEVICES: RwLock<Vec<&'static Arc<dyn Device>>> = RwLock::new(Vec::new());
 
-/// A registered device.
+/// Handle of a registered device.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct DeviceRef(pub(crate) u16);
 
@@ -20,7 +20,7 @@ impl DeviceRef {
         DeviceRef(u16::try_from(devices.len() - 1).expect("fewer than 65,536 devices"))
     }
 
-    /// The device.
+    /// The registered device.
     pub fn device(self) -> &'static Arc<dyn Device> {
         DEVICES.read().unwrap_or_else(|e| e.into_inner())[self.0 as usize]
     }

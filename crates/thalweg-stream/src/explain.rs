@@ -30,7 +30,7 @@ pub fn segments<T>(f: impl FnOnce() -> T) -> (T, Vec<OwnedSegment>) {
     alone(|f| report::cut_off(f), f)
 }
 
-/// Collects about `f` and everything it records. Operations that waited before run first and are not included.
+/// Collects reports about `f` and everything it records. Operations that waited before run first and are not included.
 fn alone<T, R>(collect: impl FnOnce(Box<dyn FnOnce() -> T + '_>) -> (T, R), f: impl FnOnce() -> T) -> (T, R) {
     each_own(|r| r.cut(Wanted::All));
     collect(Box::new(|| {

@@ -2,7 +2,7 @@
 
 use std::hash::Hasher;
 
-/// Multiplicative hasher. One multiplication spreads an address well enough; a relative operation takes a few.
+/// Multiplicative hasher. One multiplication spreads an address well enough; a relative operation takes several.
 #[derive(Default)]
 pub(crate) struct AddressHasher(u64);
 

@@ -8,7 +8,7 @@ use crate::tunable::TUNABLES;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
-/// Read history of the live results of one pattern, by operation.
+/// Read history of one pattern's live results, by operation.
 #[derive(Debug)]
 pub(crate) struct History(Vec<Fate>);
 
@@ -35,7 +35,7 @@ impl History {
     }
 }
 
-/// Reports the read or the unread drop of one value to its pattern's history.
+/// Watch of one value, which reports the value's read or unread drop to its pattern's history.
 #[derive(Debug)]
 pub(crate) struct Watch {
     history: Arc<History>,
@@ -48,7 +48,7 @@ impl Watch {
         Watch { history: history.clone(), operation: operation as u32, read: AtomicBool::new(false) }
     }
 
-    /// Notes that the value was read, or is an argument.
+    /// Records that the value was read, or is an argument.
     pub fn read(&self) {
         if !self.read.swap(true, Relaxed) {
             self.history.0[self.operation as usize].read.store(true, Relaxed);

@@ -14,43 +14,43 @@ use std::sync::{Arc, Mutex, OnceLock};
 use thalweg_ir::{DType, Shape, View};
 use thalweg_runtime::{Buffer, Check, Error, count};
 
-/// Function that writes the elements of each result, row-major, as bytes of its dtype. Results in host-visible memory
-/// are passed as zeroed slices; for the others it returns the bytes, in order.
+/// Host function that writes the elements of each result, row-major, as bytes of its dtype. Results in host-visible
+/// memory are passed as zeroed slices. For the others it returns the bytes, in order.
 type Function = Box<dyn FnOnce(Vec<Option<&mut [u8]>>) -> Result<Vec<Vec<u8>>, Error> + Send>;
 
 /// Device implementation of a host function.
 pub struct OnDevice {
     /// Operands, computed first. The results inherit their deferred checks, without a wait.
     pub operands: Vec<Arc<Value>>,
-    /// Queues the computation of the results into these buffers. `None` if the device has no such function; nothing was
-    /// done then.
+    /// Queues the computation of the results into the given buffers. Returns `None`, with nothing done, if the device
+    /// has no such function.
     pub run: RunOnDevice,
 }
 
 /// Function that runs an operation on the device instead of the host.
 pub type RunOnDevice = Box<dyn FnOnce(&[Storage], &[Buffer]) -> Option<Result<Queued, Error>> + Send>;
 
-/// Check to make before queued results are given to anybody, and the error to report if it fails.
+/// Check that must pass before queued results are given to anybody, and the error to report if it fails.
 pub type Queued = Option<(Arc<dyn Check>, FailureToError)>;
 
-/// Operation by its name and call site, for errors.
+/// Called operation, for error messages: its name and call site.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller {
-    /// Name.
+    /// Name of the function.
     pub name: &'static str,
     /// Location of the call.
     pub at: &'static Location<'static>,
 }
 
-/// Storage of the results, and their deferred checks.
+/// Storage of the results, with their deferred checks.
 type Results = (Vec<Storage>, Option<Arc<DeferredChecks>>);
 
-/// One call of a function.
+/// One call of a host function, shared by its results.
 struct Call {
     caller: Caller,
     device: DeviceRef,
     outputs: Vec<(Shape, DType)>,
-    /// The functions until one runs; what they own is dropped then.
+    /// Device and host implementations until one of them runs; what they own is dropped then.
     function: Mutex<Option<(Option<OnDevice>, Function)>>,
     made: OnceLock<Result<Results, Error>>,
 }
@@ -116,9 +116,9 @@ impl OnDevice {
     }
 }
 
-/// Results of a function on the host, which runs when one of them is asked for, if ever. It writes one result per
-/// element of `outputs`, each with the bytes that shape and dtype require. If the device has an implementation of its
-/// own, that runs instead.
+/// Results of a host function, which runs when one of them is asked for, if ever. It writes one result per element of
+/// `outputs`, each with the bytes that shape and dtype require. If the device has its own implementation, that runs
+/// instead.
 pub fn host_call(
     caller: Caller,
     device: DeviceRef,

@@ -22,25 +22,25 @@ use thalweg_fusion::{BitSet, Segment, Subgraph, ValueId};
 use thalweg_ir::{Arg, Op};
 use thalweg_runtime::Error;
 
-/// Segment that failed.
+/// Failed segment and what is left of its inputs and results.
 pub(crate) struct Failure<'a> {
     pub device: DeviceRef,
     pub mode: Mode,
     pub stream: u32,
     pub segment: Segment<'a>,
     pub sites: &'a [(u32, Site)],
-    /// Inputs that still hold their data.
+    /// Inputs that still hold their data; `None` for the others.
     pub inputs: &'a [Option<Arc<Value>>],
-    /// Results; those written before the failure are resolved.
+    /// Values of all results; those written before the failure are resolved.
     pub values: &'a [Arc<Value>],
 }
 
-/// Values that a run of a part of a failed segment begins with.
+/// Values that a run of a part of a failed segment starts from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Source {
-    /// Inputs of the segment alone.
+    /// Inputs of the segment only.
     Inputs,
-    /// Inputs, and results that were written before the failure.
+    /// Inputs of the segment, and results that were written before the failure.
     Results,
 }
 
@@ -53,19 +53,19 @@ pub(crate) struct Sorted {
     pub made: Vec<(usize, Result<Storage, Error>)>,
 }
 
-/// Indices that a failed segment computes, read back to find the one that is out of range. They are computed anew from
-/// the segment's inputs, one kernel an operation, so that a defect of the planned kernels is not taken for a mistake of
-/// the program. One run computes all that depend on the same gathers and scatters, so hundreds of gathers by
-/// independent indices take one run.
+/// Index tensors that a failed segment computes, read back to find the index that is out of range. They are recomputed
+/// from the segment's inputs, one kernel per operation, so that a defect of the planned kernels is not taken for a
+/// mistake of the program. One run computes all index tensors that depend on the same gathers and scatters, so hundreds
+/// of gathers by independent indices take one run.
 struct Indices<'a> {
     /// Operations that the wanted results depend on.
     needed: &'a BitSet,
-    /// Bytes by operation; `None` where the run failed.
+    /// Bytes of each index tensor by operation; `None` where the run failed.
     computed: FxHashMap<usize, Option<Vec<u8>>>,
 }
 
 impl Indices<'_> {
-    /// Bytes of index `o` of operation `i`, where all operations before `i` have been judged in `errors`.
+    /// Bytes of the index tensor `o` of operation `i`, where `errors` holds the outcome of all operations before `i`.
     fn get(&mut self, of: &Failure<'_>, (i, o): (usize, usize), errors: &[Option<Error>]) -> Option<Vec<u8>> {
         if !self.computed.contains_key(&o) {
             let run = self.computable(of, i, errors);
@@ -79,7 +79,8 @@ impl Indices<'_> {
         self.computed.get(&o)?.clone()
     }
 
-    /// Indices of operations from `i` on that depend on nothing that has failed, may be out of range or is gone.
+    /// Index tensors of operations from `i` on that can be computed: those that depend on nothing that has failed, may
+    /// be out of range or is gone.
     fn computable(&self, of: &Failure<'_>, i: usize, errors: &[Option<Error>]) -> Vec<usize> {
         let ops = of.segment.ops;
         let mut open = BitSet::new(ops.len());
@@ -124,7 +125,7 @@ impl Failure<'_> {
                 Arg::Op(o) => errors[o].clone(),
                 _ => None,
             });
-            // An input may be gone: then it is unknown whether this operation failed.
+            // If an input is gone, it is unknown whether this operation failed.
             let is_lost = rel.args().any(|arg| matches!(arg, Arg::Input(n) if self.inputs[n].is_none()));
             let mut own = || match rel.op {
                 Op::Gather | Op::Scatter(_) => self.out_of_range(i, |o| indices.get(self, (i, o), &errors)),
@@ -182,7 +183,7 @@ impl Failure<'_> {
         let size = shape(from)?[axis] as i64;
         let bytes = match index {
             Arg::Input(n) => self.inputs[n].as_ref()?.bytes().ok()?,
-            // Where an input is gone, what the planned kernels wrote is all there is.
+            // Where an input is gone, only the index that the planned kernels wrote is left.
             Arg::Op(o) => computed(o).or_else(|| self.is_there(o).then(|| self.values[o].bytes().ok())?)?,
             _ => return None,
         };
@@ -216,7 +217,7 @@ impl Failure<'_> {
         Some(Error::Host { operation: (*name).into(), at, cause: Arc::new(error) })
     }
 
-    /// Results of operations that depend on nothing out of range, by a separate run.
+    /// Computes results of operations that depend on nothing out of range, by a separate run.
     fn compute(&self, wanted: &[usize], from: Source) -> Result<Vec<Storage>, Error> {
         if wanted.is_empty() {
             return Ok(vec![]);
@@ -245,7 +246,7 @@ impl Failure<'_> {
 /// Outcomes of wanted results, by operation.
 pub(crate) type Outcomes = Vec<Option<Result<Storage, Error>>>;
 
-/// Runs a segment without a stream, on inputs of those sizes, and returns the outcome of each wanted result.
+/// Runs a segment without a stream on inputs of those sizes. Returns the outcome of each wanted result.
 pub(crate) fn outcomes(
     of: &Outside<'_>,
     entry: &Arc<Entry>,
@@ -262,7 +263,7 @@ pub(crate) fn outcomes(
         let failure = Failure { device, mode, stream, segment, sites, inputs: &inputs, values: &values };
         failure.sort_out(wanted, error)
     });
-    // The program is right, and the planned kernels are not.
+    // No operation is at fault: the planned kernels are wrong, and the segment runs unfused.
     if sorted.is_none() && failed.as_ref().filter(indexed).is_some() {
         let mut outside = Outside { recorded: (Mode { fused: false, ..mode }, stream), ..*of };
         outside.segment.mode.fused = false;

@@ -9,7 +9,7 @@ use thalweg_runtime::environment::{self, Value};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum MatmulPrecision {
-    /// Computed in f32.
+    /// Operands and accumulators are f32.
     #[default]
     Highest,
     /// Operands may be rounded to TF32 (10 mantissa bits instead of 23) where the device has units for that;
@@ -20,17 +20,17 @@ pub enum MatmulPrecision {
 /// Rules by which segments are planned and run.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Mode {
-    /// Fuse operations into shared kernels; otherwise each operation is a kernel of its own.
+    /// Whether operations are fused into shared kernels; otherwise each is a kernel of its own.
     pub fused: bool,
-    /// Fused and unfused results agree to the bit: no contraction to fused multiply-add, and narrow floats are rounded
-    /// after each operation.
+    /// Whether fused and unfused results must agree bit for bit: no contraction to fused multiply-add, and narrow
+    /// floats are rounded after each operation.
     pub strict: bool,
-    /// Reproducible results: the same program gives the same bits every time. Plans follow from what was recorded, not
-    /// from the clock.
+    /// Whether results are reproducible: the same program gives the same bits every time. Plans follow from what was
+    /// recorded, not from the clock.
     pub reproducible: bool,
     /// Precision of f32 matrix products.
     pub matmul: MatmulPrecision,
-    /// Run the reference interpreter instead of the device's kernels. Slow; for checking.
+    /// Whether the reference interpreter runs instead of the device's kernels. Slow; for checking.
     pub reference: bool,
 }
 

@@ -19,21 +19,21 @@ use thalweg_runtime::Error;
 #[derive(Clone, Copy)]
 pub(crate) struct Outside<'a> {
     pub device: DeviceRef,
-    /// Mode and stream id with which it was recorded.
+    /// Mode and stream id with which the segment was recorded.
     pub recorded: (Mode, u32),
     pub segment: Segment<'a>,
-    /// Call sites of its gathers and scatters.
+    /// Call sites of the segment's gathers and scatters.
     pub sites: &'a [(u32, Site)],
 }
 
-/// Reason for a run beside the stream, as explanations give it.
+/// Reason for a run without a stream, for explanations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Rerun {
-    /// Deferred results were read after all, or waited for.
+    /// Deferred results were read after all, or somebody waits for them.
     Deferred,
     /// Another segment failed: this run computes indices to find the one out of range, or results that do not depend on it.
     Failure,
-    /// The planned kernels failed: one kernel an operation.
+    /// The planned kernels failed: the segment runs with one kernel per operation.
     Unfused,
 }
 
@@ -47,7 +47,8 @@ impl Rerun {
     }
 }
 
-/// Runs a segment. Returns a value per operation, of which the written ones are resolved, and the outcome of the run.
+/// Runs a segment without a stream. Returns a value per operation, of which the written ones are resolved, and the
+/// outcome of the run.
 pub(crate) fn run_outside(
     of: &Outside<'_>,
     entry: &Arc<Entry>,
@@ -82,7 +83,8 @@ pub(crate) fn run_outside(
     (values, done)
 }
 
-/// Subgraph of a segment as a segment of its own on these inputs, with `wanted` as its live-outs; and its sizes.
+/// Subgraph of a segment as a segment of its own on these inputs, with `wanted` as its live-outs. Also returns its
+/// sizes.
 ///
 /// # Errors
 /// The error that prevented an input.

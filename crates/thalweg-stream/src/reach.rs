@@ -8,25 +8,25 @@ use thalweg_fusion::{BitSet, Instance, Plan};
 use thalweg_ir::{Arg, Op, RelOp, Shape};
 use thalweg_kernel::Kernel;
 
-/// Gather or scatter.
+/// Gather or scatter of a segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Indexed {
-    /// Index among the operations.
+    /// Index of the operation.
     pub op: usize,
     pub scatters: bool,
     pub axis: usize,
-    /// Size of that axis.
+    /// Size of the axis that is indexed.
     pub size: usize,
 }
 
 /// Dependences of results and launches; see the module.
 #[derive(Debug)]
 pub(crate) struct Reach {
-    /// Gathers and scatters.
+    /// Gathers and scatters of the segment.
     pub indexed: Vec<Indexed>,
-    /// By output: inputs, and indices into `indexed`.
+    /// Dependences of each output: a set of inputs, and a set of indices into `indexed`.
     pub outputs: Vec<(BitSet, BitSet)>,
-    /// By step: indices into `indexed`.
+    /// Dependences of each step: a set of indices into `indexed`.
     pub steps: Vec<BitSet>,
 }
 
@@ -70,7 +70,7 @@ impl Reach {
         let step = |s: &thalweg_fusion::Step| {
             let mut own = BitSet::new(indexed.len());
             let kernel = plan.kernels.get(s.kernel_index).filter(|_| !plan.is_rewritten());
-            // A rewritten segment has other operation numbers, so its launches may contain any.
+            // A rewritten segment has other operation indices, so its launches may contain any operation.
             match kernel {
                 Some(kernel) => kernel
                     .ops()

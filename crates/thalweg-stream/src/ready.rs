@@ -1,8 +1,8 @@
 //! Runnable instances: an instance with its programs and its schedules (memory plans), which are made on first use.
 //!
 //! In: the bytes of each input that only the segment holds, and the memory left under the device's limit. Out: the
-//! schedule to run. Most segments see the same inputs dying every time and no limit, so the first schedule nearly
-//! always fits; the list of schedules is read without a lock.
+//! schedule to run. Most segments release the same inputs every time and run without a limit, so the first schedule
+//! nearly always fits; the list of schedules is read without a lock.
 
 use crate::DeviceRef;
 use crate::autotune::{Autotuning, MAX_ALTERNATIVES, Named};
@@ -28,24 +28,24 @@ use thalweg_runtime::{Error, Program, granted};
 /// Instance with its programs.
 pub(crate) struct Ready {
     pub plan: Arc<Plan>,
-    /// Plans of its class: one that turns out to be faster becomes the first that later sizes take.
+    /// Plans of this size class. Autotuning promotes a faster plan, so that sizes seen later try it first.
     pub plans: Arc<ClassPlans>,
     pub instance: Instance,
     pub programs: Vec<Arc<dyn Program>>,
     pub classes: Arc<ScalarClasses>,
     /// Tier of the plan. At tier 0 it is provisional: the plan store is asked on each run.
     pub tier: Tier,
-    /// Autotuning: whether another plan is faster for these sizes.
+    /// Autotuning of this instance: measures whether another plan is faster for these sizes.
     pub autotuning: Autotuning<Ready>,
-    /// Schedules: order of launches and memory of results.
+    /// Schedules of the instance: order of launches and memory of results.
     pub memory: Memory,
-    /// Traffic of its launches.
+    /// Traffic of the instance's launches.
     pub traffic: Traffic,
     /// Dependences of each result, computed on first use.
     reach: OnceLock<Arc<Reach>>,
-    /// Instance of the plan that this one replaced; it competes with this one.
+    /// Instance of the plan that ran before this one, which competes with it.
     earlier: Option<Arc<Ready>>,
-    /// Whether the plan store must be asked before it runs: it has another instance by now, or will soon.
+    /// Whether the plan store must be asked before each run: it has another instance by now, or will soon.
     outdated: AtomicBool,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Ready {
 #[derive(Default)]
 pub(crate) struct Traffic(OnceLock<Box<[[OnceLock<Moved>; 2]]>>);
 
-/// Schedule with a unique number, by which a device recognizes it.
+/// Schedule with a unique id, by which a device recognizes a batch of launches that it has seen.
 pub(crate) struct Numbered {
     schedule: Schedule,
     pub number: u64,
@@ -73,11 +73,12 @@ impl Deref for Numbered {
     }
 }
 
-/// Memory plans of an instance.
+/// Memory plans of an instance, computed on first use.
 #[derive(Default)]
 pub(crate) struct Memory {
     schedules: Schedules,
-    /// Plan of the same segment with the least peak memory, made when nothing else fits.
+    /// Instance of another plan for the same segment, with the least peak memory; used when no schedule of this one
+    /// fits.
     lean: OnceLock<Option<Arc<Ready>>>,
 }
 
@@ -89,15 +90,15 @@ struct Schedules {
 }
 
 struct CachedSchedule {
-    /// Bytes of each input that only the segment held.
+    /// Bytes of each input that only the segment holds.
     own: Box<[usize]>,
-    /// Memory available for it, if that was less than the unlimited schedule needs.
+    /// Memory limit that the schedule was made for, in bytes; `None` for the unlimited schedule.
     room: Option<usize>,
     schedule: Arc<Numbered>,
 }
 
 impl Schedules {
-    /// Schedule that `fits`, else a new one, which is saved while the list has space.
+    /// Returns a cached schedule for which `fits` holds, else a new one, which is cached while the list has space.
     fn find<E>(
         &self,
         fits: impl Fn(&CachedSchedule) -> bool,
@@ -131,7 +132,7 @@ pub(crate) fn held_alone(inputs: &[Option<Arc<Value>>], own: &mut Vec<usize>) {
     own.extend(inputs.iter().map(|v| v.as_ref().map_or(0, bytes)));
 }
 
-/// Programs of all launches of an instance of a segment.
+/// Compiles the programs of all launches of an instance of a segment.
 pub(crate) fn prepare(
     device: DeviceRef,
     segment: &Segment<'_>,
@@ -140,7 +141,7 @@ pub(crate) fn prepare(
     defect::caught("the compiler", device, segment, || prepare_steps(device, &instance.steps))?
 }
 
-/// Programs of launches.
+/// Compiles the programs of launches.
 pub(crate) fn prepare_steps<'a>(
     device: DeviceRef,
     steps: impl IntoIterator<Item = &'a Step>,
@@ -162,12 +163,12 @@ impl Ready {
         Ready { plan, plans, instance, programs, classes, tier, autotuning, memory, traffic, reach, earlier, outdated }
     }
 
-    /// Copy with that tier.
+    /// Instance with its tier replaced by `tier`.
     pub fn of_tier(self, tier: Tier) -> Ready {
         Ready { tier, outdated: AtomicBool::new(tier.number() == 0), ..self }
     }
 
-    /// Copy that competes with `earlier`, the instance that ran before it.
+    /// Instance that competes with `earlier`, the instance that ran before it.
     pub fn after(self, earlier: Option<Arc<Ready>>) -> Ready {
         Ready { earlier, ..self }
     }
@@ -188,7 +189,7 @@ impl Ready {
         self.outdated.store(true, Relaxed);
     }
 
-    /// Whether it runs only until a plan has been searched for.
+    /// Whether it runs only until a search has found a plan.
     pub fn is_provisional(&self) -> bool {
         self.tier.number() == 0
     }
@@ -223,7 +224,7 @@ impl Ready {
             let planned = thalweg_fusion::plan(apart, &costs(device), effort()).ok()?;
             self.instantiated(device, segment, planned.plan)
         };
-        // Without such a plan the error is the missing memory.
+        // Without such a plan the run ends with the out-of-memory error.
         defect::caught("planning for little memory", device, &apart, planned).ok().flatten()
     }
 
@@ -299,7 +300,7 @@ impl Ready {
     fn within(&self, device: DeviceRef, own: &[usize], room: usize) -> Result<Arc<Numbered>, usize> {
         let rereads = |step: usize, operand: usize| self.programs[step].rereads_for(operand);
         let needs = Needs { own, rereads: &rereads, granted };
-        // A schedule made for up to an eighth less is reused.
+        // A schedule made for a limit up to an eighth lower is reused.
         let fits = |m: &CachedSchedule| {
             m.schedule.peak <= room && m.room.is_some_and(|r| r >= room - room / 8) && *m.own == *own
         };

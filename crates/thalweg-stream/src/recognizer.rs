@@ -14,9 +14,9 @@ use std::sync::Arc;
 use thalweg_fusion::BitSet;
 use thalweg_ir::RelOp;
 
-/// Plan at a node, for one set of live-outs.
+/// Plan stored at a node, for one set of live-outs.
 pub(crate) struct CachedPlan {
-    /// Live-outs.
+    /// Live-outs that the plan writes.
     pub live: BitSet,
     /// Plan store entry: the plan with its instances.
     pub entry: Arc<Entry>,
@@ -28,7 +28,8 @@ pub(crate) struct CachedPlan {
 
 struct Node {
     op: RelOp,
-    /// Successor seen first; 0 for none (node 0 is a root, which succeeds nothing).
+    /// Index of the successor that was seen first, which is compared first; 0 for none (node 0 is a root, which
+    /// succeeds nothing).
     usual: u32,
     // Boxed: most nodes have none, and a node is visited per operation.
     #[expect(clippy::box_collection)]
@@ -37,14 +38,14 @@ struct Node {
     /// Decisions about values that only a tape holds. Boxed: most nodes have none.
     #[expect(clippy::box_collection)]
     decisions: Option<Box<Vec<Arc<Decision>>>>,
-    /// The stream is cut as soon as this node is reached: a loop repeats here.
+    /// Whether the stream is cut as soon as this node is reached, because a loop repeats here.
     cut: bool,
 }
 
 pub(crate) struct Recognizer {
     nodes: Vec<Node>,
     at: u32,
-    /// Number of plans at all nodes.
+    /// Number of plans stored at all nodes.
     plans: usize,
 }
 
@@ -94,12 +95,12 @@ impl Recognizer {
         false
     }
 
-    /// Marks the current node as a cut.
+    /// Marks the current node, so that the stream is cut whenever it is reached.
     pub fn cut_here(&mut self) {
         self.nodes[self.at as usize].cut = true;
     }
 
-    /// Plan with that index at the current node.
+    /// Plan with index `at` at the current node.
     pub fn known_at(&self, at: usize) -> &CachedPlan {
         &self.nodes[self.at as usize].known[at]
     }

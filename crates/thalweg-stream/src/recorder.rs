@@ -29,31 +29,32 @@ use thalweg_fusion::{BitSet, Segment, independent_turns, period};
 use thalweg_ir::{Arg, DType, InputKind, MAX_ARGS, Op, RelArg, RelOp, Shape, View};
 use thalweg_runtime::count;
 
-/// Number of waiting operations at which a cut is first considered.
+/// Number of waiting operations at which a cut is considered for the first time.
 fn first_check() -> usize {
     TUNABLES.min_period_operations.size().min(TUNABLES.max_operations.get())
 }
 
-/// Counter of epochs, which number segments over all streams.
+/// Counter that numbers segments over all streams: a segment's number is its epoch.
 static NEXT_EPOCH: AtomicU64 = AtomicU64::new(1);
 
-/// Reason for a cut, which determines the results to write.
+/// Reason for a cut, which determines the results that are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wanted {
     /// Everything live: somebody waits for all of it.
     All,
-    /// A value that is read.
+    /// The value that is read.
     Value {
-        /// The segment it was recorded in.
+        /// Epoch of the segment that it was recorded in.
         epoch: u64,
-        /// Index of its operation there.
+        /// Index of its operation in that segment.
         index: u32,
     },
-    /// Nothing is wanted yet: a loop repeats, or much memory waits.
+    /// No result yet: a loop repeats, or much memory waits.
     Nothing,
 }
 
-/// Shapes of results, and dtypes and layouts of inputs: borrowed by a [`Segment`] but not kept while recording.
+/// Shapes of results, and dtypes and layouts of inputs. A [`Segment`] borrows them, and they are not stored while
+/// recording.
 type Laid = (Vec<Shape>, Vec<(DType, View)>);
 
 /// A recorded operation.
@@ -61,7 +62,7 @@ type Laid = (Vec<Shape>, Vec<(DType, View)>);
 pub struct RecordedOp {
     /// The operation.
     pub op: Op,
-    /// Attribute word; see [`RelOp::attr`].
+    /// Attribute of the operation; see [`RelOp::attr`].
     pub attr: u32,
     /// Integer arguments.
     pub ints: Vec<i64>,
@@ -91,36 +92,36 @@ pub(crate) struct Recorder {
     scalars: Vec<u64>,
     inputs: Vec<Option<Arc<Value>>>,
     input_numbers: HashMap<usize, u32, BuildHasherDefault<AddressHasher>>,
-    /// Sizes of the inputs, in order; for those that are not row-major also strides and offset.
+    /// Sizes of the inputs, in order. For inputs that are not row-major, also strides and offset.
     input_sizes: Vec<i64>,
     input_bytes: usize,
     /// Threshold of `input_bytes` above which the bytes of inputs that nobody else holds are counted.
     input_limit: usize,
     check_at: usize,
     cut_at: usize,
-    /// Cut before the next operation. Not right after the last one: the code that recorded it still holds its
-    /// arguments.
+    /// Whether to cut before the next operation. Not right after the last one, since the code that recorded it still
+    /// holds its arguments.
     cut_next: bool,
     /// Number of operations of a loop's independent iterations, if the loop is still being recorded. An operation that
-    /// reads one of these early results begins a new iteration of an outer loop.
+    /// reads one of their results begins a new iteration of an outer loop.
     turns: usize,
-    /// Free list of values that died with their segment, as most do, reused by the next one. They are freed in batches
-    /// larger than an allocator caches.
+    /// Free list of values that died with their segment, as most do, for reuse by the next one. They are freed in
+    /// batches larger than an allocator caches.
     spare: Vec<Arc<Value>>,
-    /// Indices of operations recorded again, for values that earlier segments dropped.
+    /// Indices of operations that recompute values which earlier segments dropped.
     again: Vec<u32>,
-    /// Decision about values that only a tape holds, while the segment runs.
+    /// Decision about values that only a gradient tape holds, while the segment runs.
     decision: Option<Arc<Decision>>,
-    /// Deferred results of earlier segments; the weak reference is alive while somebody holds the value.
+    /// Deferred results of earlier segments. A weak reference is alive while somebody holds the value.
     held: Vec<Weak<DeferredValue>>,
     /// Deferred checks of results since the last `synchronize`.
     checks: Vec<Weak<DeferredChecks>>,
-    /// Whether the segment has an `Op::Window`.
+    /// Whether the segment contains an `Op::Window`.
     has_windows: bool,
     /// Call sites of the segment's gathers, scatters and foreign operations.
     sites: Vec<(u32, Site)>,
-    /// While a segment with call sites runs: dtype and layout of each input, and the input itself if others hold it.
-    /// The run releases inputs.
+    /// Dtype and layout of each input, and the input itself if others hold it. Set while a segment with call sites
+    /// runs, because the run releases inputs.
     saved: Vec<(DType, View, Option<Arc<Value>>)>,
     // Scratch buffers kept for their allocation. `live`: reachable results; `kept`: results held by a tape alone;
     // `planned`: results to write.
@@ -170,7 +171,7 @@ impl Recorder {
         }
     }
 
-    /// Records an operation. All of its pending arguments belong to this stream.
+    /// Records an operation. Its pending arguments all belong to this stream.
     #[inline]
     #[allow(clippy::too_many_arguments, reason = "the parts of one operation, on the hottest path")]
     pub fn record(
@@ -189,13 +190,13 @@ impl Recorder {
         if self.cut_next || self.turns > 0 && self.comes_round(args) {
             self.cut(Wanted::Nothing);
         }
-        // Checked under the lock and after the cut for a new mode: until then another thread, or that cut, may resolve
-        // an argument.
+        // Checked under the lock and after a cut for a new mode, since another thread or that cut may resolve an
+        // argument until then.
         for arg in args {
             if let Operand::Value(v) = arg
                 && v.epoch != self.epoch
             {
-                // A value of an earlier segment that was not written then.
+                // Value that an earlier segment dropped or deferred.
                 if v.state().is_none() {
                     return self.record_from_left(mode, op, dtype, shape, attr, args, ints);
                 }
@@ -250,7 +251,7 @@ impl Recorder {
         }
     }
 
-    /// Recorded operation whose result is this value, if the value is pending here.
+    /// Recorded operation whose result is `value`, if the value is pending here.
     pub fn made(&self, value: &Value) -> Option<RecordedOp> {
         if value.epoch != self.epoch {
             return None;
@@ -275,13 +276,13 @@ impl Recorder {
         Some(RecordedOp { op: rel.op, attr: rel.attr, ints, args })
     }
 
-    /// Whether a pending operation is an `Op::Window`.
+    /// Whether an operation recorded since the last cut is an `Op::Window`.
     pub fn has_windows(&self) -> bool {
         self.has_windows
     }
 
-    /// Whether an argument is a result of an early, independent iteration of a loop: an outer loop begins its next
-    /// iteration. Marks the recognizer's node, so that later runs cut here too.
+    /// Whether an argument is a result of an early, independent iteration of a loop, so that an outer loop begins its
+    /// next iteration. Marks the recognizer's node, so that later runs cut here too.
     fn comes_round(&mut self, args: &[Operand<'_>]) -> bool {
         let early = |v: &Value| v.epoch == self.epoch && (v.index as usize) < self.turns;
         let round = args.iter().any(|a| matches!(a, Operand::Value(v) if early(v)));
@@ -298,7 +299,7 @@ impl Recorder {
         self.recognizer.restart(mode.index());
     }
 
-    /// Input argument for a value from before this segment.
+    /// Input argument for a value that existed before this segment.
     #[inline]
     fn input(&mut self, v: &Arc<Value>) -> RelArg {
         let number = match v.hint(self.epoch) {
@@ -340,7 +341,7 @@ impl Recorder {
         if self.input_bytes > self.input_limit && !TUNABLES.max_input_bytes.admits(self.own_input_bytes()) {
             return self.cut(Wanted::Nothing);
         }
-        // Memory that others hold anyway is no reason to cut: a chain over one large tensor shall fuse like any other.
+        // Memory that others hold anyway is no reason to cut: operations over one large tensor fuse like any others.
         while self.input_bytes > self.input_limit {
             self.input_limit += TUNABLES.max_input_bytes.get();
         }
@@ -396,7 +397,7 @@ impl Recorder {
                 c.operations += self.ops.len() as u64;
                 c.segments += 1;
             });
-            // A panic is a defect of the library. The values it leaves unresolved get the error, and the stream goes
+            // A panic is a defect of the library. Values that it leaves unresolved get the error, and the stream goes
             // on. Stages before the launches catch their own panics.
             let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.run(wanted)));
             let error = match outcome {
@@ -408,7 +409,7 @@ impl Recorder {
             let error = error.filter(|e| sorted.is_some() || !self.run_unfused(e));
             if let Some(error) = &error {
                 count(|c| c.failed_segments += 1);
-                // The sorted error has the caller's line, where that was found.
+                // The error of the failing operation has the caller's line, if it was found.
                 let found = sorted.as_ref().and_then(|s| s.errors.iter().flatten().next());
                 set_pending_error(found.unwrap_or(error).clone());
             }

@@ -18,20 +18,21 @@ use std::sync::{Arc, Mutex};
 use thalweg_fusion::{BitSet, Keep, OwnedSegment, Question, Subgraph, ValueId};
 use thalweg_runtime::{Error, count};
 
-/// Decision at a cut, reused at later cuts like it.
+/// Decision about saved and dropped values at a cut, reused at later cuts with the same question.
 #[derive(Debug)]
 pub(crate) struct Decision {
-    /// Question: live results, results held by a tape alone, inputs that die here, sizes, and memory budget.
+    /// Question that was decided: live results, results held by a tape alone, inputs that die here, sizes, and memory
+    /// budget.
     pub live: BitSet,
     pub kept: BitSet,
     pub dying: BitSet,
     pub sizes: Box<[i64]>,
     room: Option<usize>,
-    /// Answer.
+    /// Decision of the planner.
     pub keep: Keep,
     /// Subgraph that recomputes the dropped values.
     subgraph: Arc<Subgraph>,
-    /// For each dropped value: its operation in the segment and in the subgraph, and the inputs that it depends on.
+    /// Dropped values: the operation of each in the segment and in the subgraph, and the inputs that it depends on.
     left: Vec<(usize, usize, Vec<u32>)>,
 }
 
@@ -72,7 +73,7 @@ impl Decision {
         }
     }
 
-    /// Whether it answers the same question, with that memory budget.
+    /// Whether the decision answers the same question, with memory budget `room`.
     pub(crate) fn answers(
         &self,
         (live, kept, dying): (&BitSet, &BitSet, &BitSet),
@@ -83,7 +84,8 @@ impl Decision {
         let fits = match (room, self.room) {
             (None, made) => made.is_none_or(|m| peak <= m && self.keep.is_usual()),
             (Some(room), None) => peak <= room,
-            // A decision for an eighth less budget is reused. If nothing fitted, nothing fits into slightly more.
+            // A decision for up to an eighth less budget is reused. If nothing fitted then, nothing fits into slightly
+            // more.
             (Some(room), Some(made)) if peak <= made => {
                 peak <= room && (made >= room - room / 8 || self.keep.is_usual())
             }
@@ -92,7 +94,7 @@ impl Decision {
         fits && *live == self.live && *kept == self.kept && *dying == self.dying && *self.sizes == *sizes
     }
 
-    /// Recipes of the dropped values, from `values` and `inputs` of the segment; each with its operation.
+    /// Recipes of the dropped values, each with its operation, from `values` and `inputs` of the segment.
     pub(crate) fn recipes(
         &self,
         device: DeviceRef,
@@ -127,7 +129,7 @@ struct LeftValue {
 }
 
 impl LeftValue {
-    /// Runs the operations without a stream.
+    /// Runs the recomputing operations without a stream.
     fn run(&self) -> Result<Storage, Error> {
         let Recomputation { left, at, inputs } = &self.again;
         inputs.iter().for_each(|(_, v)| v.compute());

@@ -45,7 +45,7 @@ pub(crate) fn tiers<T>(f: impl FnOnce() -> T) -> (T, Vec<TierRun>) {
     (out, TIERS.replace(outer).unwrap_or_default())
 }
 
-/// Stores the tier of a run, if requested.
+/// Records the tier of a run, if requested.
 pub(crate) fn ran(run: impl FnOnce() -> TierRun) {
     TIERS.with_borrow_mut(|t| {
         if let Some(runs) = t {
@@ -54,7 +54,7 @@ pub(crate) fn ran(run: impl FnOnce() -> TierRun) {
     });
 }
 
-/// Stores a segment at its cut, if requested.
+/// Records a segment at its cut, if requested.
 pub(crate) fn cut(segment: impl FnOnce() -> OwnedSegment) {
     SEGMENTS.with_borrow_mut(|s| {
         if let Some(segments) = s {

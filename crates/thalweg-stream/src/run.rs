@@ -16,10 +16,10 @@ use thalweg_kernel::Moved;
 use thalweg_kernel::reference::{self, Array};
 use thalweg_runtime::{Allocation, Buffer, Device, Error, Program, Timing, count, trace};
 
-/// Record of a run: everything that does not follow from the plan alone.
+/// Record of a run: facts that do not follow from the plan alone.
 #[derive(Default)]
 pub(crate) struct Run {
-    /// Schedule that ran; `None` before.
+    /// Schedule that ran; `None` before the run.
     pub schedule: Option<Arc<Numbered>>,
     /// Bytes allocated by each launch.
     pub allocated: Vec<usize>,
@@ -34,17 +34,18 @@ pub(crate) struct Run {
     pub timing: Option<Arc<dyn Timing>>,
 }
 
-/// Launches, with events between them, that the host can queue while the device is busy with one launch of [`Ahead`].
+/// Maximum number of launches, with events between them, that the host can queue while the device is busy with one
+/// launch of [`Ahead`].
 const TIMED: usize = 8;
 
 /// Requested timing of a run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Timed {
-    /// None.
+    /// No timing.
     No,
-    /// The time of each launch; the host waits for them.
+    /// Time of each launch; the host waits for them.
     Launches,
-    /// The time of the whole batch, by the device's clock.
+    /// Time of the whole batch, by the device's clock.
     Batch,
 }
 
@@ -52,7 +53,7 @@ struct Running<'a> {
     device: &'a dyn Device,
     inputs: &'a mut [Option<Arc<Value>>],
     cells: Vec<Option<Buffer>>,
-    /// Arena, held while launches to come need it.
+    /// Arena, held as long as launches need it.
     arena: Option<Buffer>,
     /// Number of launches that have run.
     finished: usize,
@@ -83,7 +84,7 @@ pub(crate) fn run(
         done: Run::default(),
     };
     let inherited = Inherited::of(r.inputs);
-    // Only a device with asynchronous launches reports failures later.
+    // Only devices with asynchronous launches report failures later.
     let later = r.device.throughput().is_some() && may_be_out_of_range(instance);
     let reach = (later || !inherited.is_empty()).then(|| {
         let shape = |arg: Arg| match arg {
@@ -93,7 +94,7 @@ pub(crate) fn run(
         };
         ready.reach(ops, r.inputs.len(), &shape).clone()
     });
-    // To time each launch, each is queued by itself.
+    // For separate times, each launch is queued by itself.
     let each = timed == Timed::Launches;
     let key = (!each).then_some(schedule.number);
     if each && r.device.throughput().is_some() {
@@ -121,7 +122,7 @@ pub(crate) fn run(
             Slot::Input(i) => r.input_buffer(i).clone(),
             Slot::Buffer(c) => match &r.cells[c] {
                 Some(buffer) => buffer.clone(),
-                // No launch writes a result without elements.
+                // A result without elements is written by no launch.
                 None => r.device.allocate(schedule.cells[c])?,
             },
         };
@@ -158,7 +159,7 @@ impl Running<'_> {
             }
             self.finished += 1;
             if at == schedule.arena.last {
-                // Results stored in the arena hold references to it until they die.
+                // The results stored in the arena hold references to it until they die.
                 self.arena = None;
             }
         }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use thalweg_fusion::BitSet;
 use thalweg_runtime::{Check, Error, FailedCheck};
 
-/// Distinct lists of deferred checks among a run's inputs, each with the set of inputs that have it.
+/// Distinct lists of deferred checks of a run's inputs, each with the set of inputs that share it.
 #[derive(Default)]
 pub(crate) struct Inherited(Vec<(Arc<DeferredChecks>, BitSet)>);
 
@@ -35,7 +35,7 @@ impl Inherited {
         self.0.is_empty()
     }
 
-    /// Set of lists inherited by results that depend on these inputs.
+    /// Set of the lists that results depending on these inputs inherit.
     fn reached(&self, inputs: &BitSet) -> BitSet {
         let mut all = BitSet::new(self.0.len());
         let reached = self.0.iter().enumerate().filter(|(_, list)| list.1.intersects(inputs));
@@ -44,10 +44,10 @@ impl Inherited {
     }
 }
 
-/// Pending report of out-of-range indices of a run, with the data for its error message.
+/// Pending report of a run's out-of-range indices, with the data for its error message.
 pub(crate) struct PendingIndexCheck {
     pub check: Arc<dyn Check>,
-    /// Step of each launch.
+    /// Index of the step that each launch runs.
     pub steps: Box<[u32]>,
     pub sites: Box<[(u32, Site)]>,
 }
@@ -57,17 +57,17 @@ pub(crate) struct OfRun {
     reach: Arc<Reach>,
     inherited: Inherited,
     met: Option<Arc<PendingIndexCheck>>,
-    /// Distinct checks so far: set of inherited lists, first output that has them, and the checks.
+    /// Distinct checks so far: the set of inherited lists, the first output that has them, and the checks.
     known: Vec<(BitSet, usize, Option<Arc<DeferredChecks>>)>,
 }
 
 impl OfRun {
-    /// Checks of a run whose inputs have `inherited`, and on which the device reported `met`.
+    /// Checks of a run whose inputs have `inherited`, and for which the device left the check `met`.
     pub fn new(reach: Arc<Reach>, inherited: Inherited, met: Option<PendingIndexCheck>) -> OfRun {
         OfRun { reach, inherited, met: met.map(Arc::new), known: vec![] }
     }
 
-    /// Checks of an output.
+    /// Checks of the output with index `output`.
     pub fn of_output(&mut self, output: usize) -> Option<Arc<DeferredChecks>> {
         let (inputs, indexed) = &self.reach.outputs[output];
         let lists = self.inherited.reached(inputs);
@@ -92,7 +92,7 @@ impl PendingIndexCheck {
         let none = BitSet::default();
         let step =
             |f: &FailedCheck| self.steps.get(f.launch).and_then(|&s| reach.steps.get(s as usize)).unwrap_or(&none);
-        // A launch with unknown operations may contain any.
+        // A launch with unknown operations may contain any operation.
         let matters = |f: &&FailedCheck| step(f).count() == 0 || step(f).intersects(of);
         let met = step(found.iter().find(matters)?);
         let mut said: Vec<String> = vec![];

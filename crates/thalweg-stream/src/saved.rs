@@ -20,17 +20,17 @@ use thalweg_runtime::{Error, count};
 /// Origin of a plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Origin {
-    /// In memory.
+    /// Plan cached in memory.
     Memory,
-    /// On disk, for these sizes.
+    /// Plan on disk, saved for these sizes.
     Disk,
-    /// On disk, for other sizes of the same class.
+    /// Plan on disk, saved for other sizes of the same class.
     Class,
-    /// On disk, the winner of an autotuning on this device.
+    /// Plan on disk, the winner of an autotuning on this device.
     Measured,
-    /// Searched for now.
+    /// Plan found by a search now.
     Search,
-    /// Cold-start plan: none has been searched for yet.
+    /// Cold-start plan: no plan has been searched for yet.
     ColdStart,
 }
 
@@ -42,19 +42,19 @@ pub(crate) struct Asked<'a> {
     pub costs: &'a Costs,
     pub effort: Effort,
     pub classes: &'a ScalarClasses,
-    /// Size class of the segment, if a plan found for other sizes of it is acceptable; `None` where the plan must be
-    /// the one that a search would find.
+    /// Size class of the segment, if a plan found for other sizes of the class is acceptable. `None` if the plan must
+    /// be the one that a search would find.
     pub class: Option<&'a SegmentClass>,
-    /// Known partial plans, where the plan need not be the one that a search from scratch would find.
+    /// Known partial plans; `None` if the plan must be the one that a search from scratch would find.
     pub parts: Option<&'a PartitionCache>,
 }
 
-/// Plan with its instance.
+/// Answer of the planner or the disk cache: a plan with its instance.
 pub(crate) struct Answer {
     pub plan: Plan,
     pub instance: Instance,
     pub origin: Origin,
-    /// Whether it was searched for now and the search may be continued.
+    /// Whether the plan was searched for now and its search may be continued.
     pub unfinished: bool,
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn load_plan(asked: Asked<'_>) -> Option<Answer> {
     load_plan_from(&cache, asked)
 }
 
-/// Plan in a cache for these sizes, else for others of the same class, if it is a plan of the segment.
+/// Plan of a segment from a cache: one saved for these sizes, else one saved for its class.
 fn load_plan_from(cache: &Cache, asked: Asked<'_>) -> Option<Answer> {
     let kept = |kind: Kind, key: &Key, origin: Origin| {
         let Planned { plan, complete, .. } = Planned::from_bytes(&cache.get(kind, key)?, asked.segment, asked.costs)?;
@@ -121,7 +121,7 @@ pub(crate) fn count_search(planned: &Planned) {
     });
 }
 
-/// As [`plan`], with this cache or none.
+/// Like [`plan`], with cache `cache`, if any.
 pub(crate) fn plan_in(cache: Option<&Cache>, asked: Asked<'_>) -> Result<Answer, Error> {
     let Asked { device, segment, costs, effort, classes, .. } = asked;
     // Without fusion there is nothing to search.
@@ -155,7 +155,7 @@ pub(crate) fn save_better(asked: Asked<'_>, planned: &Planned) {
     }
 }
 
-/// As [`save_better`], in this cache.
+/// Like [`save_better`], in cache `cache`.
 pub(crate) fn save_better_in(cache: &Cache, asked: Asked<'_>, planned: &Planned) {
     cache.put(Kind::Plan, &asked.further_key(), &planned.to_bytes());
     if let Some(key) = asked.class_key() {
@@ -170,7 +170,7 @@ pub(crate) fn save_measured(asked: Asked<'_>, plan: &Plan) {
     }
 }
 
-/// As [`save_measured`], in this cache.
+/// Like [`save_measured`], in cache `cache`.
 pub(crate) fn save_measured_in(cache: &Cache, asked: Asked<'_>, plan: &Plan) {
     let bytes =
         Planned { plan: plan.clone(), time: 0, complete: true, visits: 0, parts: Default::default() }.to_bytes();

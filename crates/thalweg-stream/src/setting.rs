@@ -4,14 +4,14 @@ use std::cell::Cell;
 use std::sync::{PoisonError, RwLock};
 use std::thread::LocalKey;
 
-/// One setting. It only refers to its storage, so it can be a constant. Reading it on the hot path of every operation
-/// costs one thread-local access. Made by [`setting!`].
+/// Setting of each thread. It only refers to its storage, so it can be a constant. Reading it on the hot path of every
+/// operation costs one thread-local access. Made by [`setting!`].
 pub(crate) struct Setting<T: 'static> {
-    /// Initial value for threads: read from the environment once, until [`Setting::change_common`] replaces it.
+    /// Initial value for threads, read from the environment once, until [`Setting::change_common`] replaces it.
     pub common: &'static RwLock<Option<T>>,
-    /// Value of the calling thread, once it has asked.
+    /// Value of the calling thread, once it has read the setting.
     pub own: &'static LocalKey<Cell<Option<T>>>,
-    /// Reads the value from the environment.
+    /// Function that reads the value from the environment.
     pub read: fn() -> T,
 }
 
@@ -39,7 +39,7 @@ impl<T: Copy> Setting<T> {
         old
     }
 
-    /// Changes the initial value for threads that have not asked yet.
+    /// Changes the initial value for threads that have not read the setting yet.
     pub fn change_common(&self, change: impl FnOnce(T) -> T) {
         let mut common = self.common.write().unwrap_or_else(PoisonError::into_inner);
         let old = *common.get_or_insert_with(self.read);

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::panic::Location;
 
-/// How the caller's index became the index of the recorded operation.
+/// Transformation of the caller's index into the index of the recorded operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Counted {
     /// Unchanged.
@@ -23,7 +23,7 @@ pub struct Site {
     pub name: &'static str,
     /// Source location of the call.
     pub at: &'static Location<'static>,
-    /// How that function transformed the index.
+    /// Transformation that the function applied to the index.
     pub counted: Counted,
 }
 

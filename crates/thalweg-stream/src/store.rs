@@ -39,7 +39,7 @@ const MAX_PATTERN_OPS: usize = 1 << 22;
 struct Pattern {
     device: DeviceRef,
     mode: Mode,
-    /// The stream that owns it in a reproducible mode: no plan may depend on what other threads ran before.
+    /// Stream that owns the pattern in a reproducible mode, where no plan may depend on what other threads ran before.
     stream: Option<u32>,
     effort: Effort,
     ops: Box<[RelOp]>,
@@ -57,29 +57,29 @@ struct EntryState {
     planned: Vec<PlannedClass>,
     /// Plans for classes beyond the maximum number of planned ones.
     rest: Arc<ClassPlans>,
-    /// Initial count of meetings for a new class.
+    /// Initial occurrence count of a new class: 1 if the operations ran before with other live-outs.
     met: u32,
     classes: Arc<ScalarClasses>,
     instances: HashMap<Box<[i64]>, Arc<Ready>>,
-    /// Cost of background searches, not yet added to any thread's counters.
+    /// Cost of background searches that is not yet added to any thread's counters.
     spent: Option<Counters>,
 }
 
 struct PlannedClass {
     class: SegmentClass,
     plans: Arc<ClassPlans>,
-    /// Latest instance of the class.
+    /// Latest instance of the class, from which instances for other sizes are adapted.
     last: Option<Arc<Ready>>,
     search: Search,
 }
 
 /// State of the search for a class's plan.
 enum Search {
-    /// Not requested yet; number of occurrences of the class.
+    /// Search not requested yet; holds the number of occurrences of the class.
     After(u32),
-    /// Asked for, in the background.
+    /// Search requested; it runs in the background.
     Asked,
-    /// Finished, with or without a plan.
+    /// Search finished, with or without a plan.
     Over,
 }
 
@@ -130,7 +130,7 @@ pub fn clear_plans() {
 }
 
 /// Entry of a pattern, created if necessary. `met_otherwise`: the same operations ran before with other live-outs, so
-/// this does not count as the first time.
+/// this is not counted as their first occurrence.
 pub(crate) fn entry(
     device: DeviceRef,
     (mode, stream): (Mode, u32),
@@ -165,7 +165,7 @@ pub(crate) fn entry(
     entry
 }
 
-/// Plan and instance for a segment, with its programs if they exist already.
+/// Chosen plan and instance of a segment, with its programs if they exist already.
 struct Chosen {
     plan: Arc<Plan>,
     instance: Instance,
@@ -173,7 +173,7 @@ struct Chosen {
     programs: Option<Vec<Arc<dyn Program>>>,
     /// Whether the search may be continued in the background.
     unfinished: bool,
-    /// Whether it is the unfused fallback of a cold start.
+    /// Whether the plan is the unfused fallback of a cold start.
     singles: bool,
 }
 
@@ -260,7 +260,7 @@ impl Entry {
         Ok((ready, origin))
     }
 
-    /// Plan of the class at `at`. If it has none: a cold-start plan, or one searched for now.
+    /// Plan of the class at index `at`. If the class has none: a cold-start plan, or one searched for now.
     fn choose(
         self: &Arc<Entry>,
         known: &mut EntryState,
@@ -359,7 +359,7 @@ impl Entry {
         }
     }
 
-    /// Search job for a class, with the current segment as its example.
+    /// Background search job for a class, with the current segment as its example.
     fn job(
         self: &Arc<Entry>,
         known: &EntryState,
@@ -437,7 +437,8 @@ impl Asks for Entry {
         let before = known.instances.get(&sizes).filter(|r| Arc::ptr_eq(&r.plans, &plans));
         let earlier = before.map(|own| own.autotuning.winner().unwrap_or(own).clone());
         plans.prefer(&plan);
-        // All sizes of the class ask for the new plan when they run next.
+        // Instances of the class are marked outdated and removed, so that all its sizes ask for the new plan when they
+        // run next.
         known.instances.retain(|_, r| {
             let other = !Arc::ptr_eq(&r.plans, &plans);
             if !other {
@@ -469,7 +470,7 @@ impl EntryState {
         }
     }
 
-    /// Chosen instance with its programs.
+    /// Builds the runnable instance of a chosen plan, with its programs.
     fn made_ready(
         &self,
         chosen: Chosen,
@@ -527,8 +528,8 @@ impl EntryState {
         }
     }
 
-    /// Plan for a class beyond the maximum number of planned classes: of all plans that fit, the one with the least
-    /// predicted time.
+    /// Plan for a class beyond the maximum number of planned classes: the one with the least predicted time among all
+    /// plans that fit.
     fn beyond(&self, device: DeviceRef, mode: Mode, segment: Segment<'_>) -> Option<Fitting> {
         if !TUNABLES.max_classes.reached_by(self.planned.len()) {
             return None;
@@ -550,12 +551,13 @@ impl EntryState {
         all
     }
 
-    /// The plan, or an equal one that another class has already.
+    /// Shares a plan: returns an equal one that another class has already, if there is one.
     fn shared(&self, plan: Plan) -> Arc<Plan> {
         self.distinct_plans().into_iter().find(|p| **p == plan).unwrap_or_else(|| Arc::new(plan))
     }
 
-    /// Index of the class: `at`, else that of a new class while there may be more. `plan` was found for it now.
+    /// Index of a class: `at`, else that of a new class while there may be more. `plan` is a plan that was found for it
+    /// now.
     fn class(&mut self, at: Option<usize>, class: SegmentClass, plan: Option<&Arc<Plan>>) -> Option<usize> {
         let at = at.or_else(|| {
             let new = PlannedClass { class, plans: Arc::default(), last: None, search: Search::After(self.met) };

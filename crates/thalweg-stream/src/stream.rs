@@ -22,8 +22,8 @@ use thalweg_runtime::Error;
 struct Stream {
     id: u32,
     recorder: Mutex<Recorder>,
-    /// Whether the thread has ended. Whoever empties the stream removes it; if its values were dropped instead, the
-    /// next new stream does.
+    /// Whether the thread has ended. Whoever empties the stream then removes it. If its values were dropped instead,
+    /// the next new stream removes it.
     orphan: AtomicBool,
 }
 
@@ -160,7 +160,7 @@ fn of_own<R>(value: &Value, f: impl FnOnce(&Recorder) -> Option<R>) -> Option<R>
 /// wait for each other. The thread's own streams are unlocked meanwhile, since a user's function may run.
 #[cold]
 fn compute_elsewhere(args: &[Operand<'_>], own: u32) {
-    // Operations that such a function records do not belong to this call site.
+    // The call site is taken here: operations that such a function records do not belong to it.
     let by = take_site();
     for arg in args.iter().filter(|arg| is_elsewhere(arg, own)) {
         let Operand::Value(v) = arg else { continue };
@@ -174,16 +174,16 @@ pub fn mark(device: DeviceRef) -> Mark {
     LOCAL.with_borrow_mut(|local| local.stream(device).lock().mark(device))
 }
 
-/// Template of what the calling thread recorded on a device since a mark, to be recorded again on other operands as one
+/// Template of what the calling thread recorded on a device since a mark, to be recorded on other operands as one
 /// batch. The caller names the operands and results, and guarantees that nothing else determined what was recorded.
-/// None if a template cannot express it: an operation depends on more than its arguments, or the stream was cut.
+/// `None` if a template cannot express it: an operation depends on more than its arguments, or the stream was cut.
 pub fn template(mark: Mark, operands: &[&Arc<Value>], results: &[&Arc<Value>]) -> Option<Template> {
     LOCAL.with_borrow_mut(|local| local.stream(mark.device).lock().template(mark, operands, results))
 }
 
 /// Records the operations of a template on other operands, which have the shapes and dtypes of the original ones, in
-/// their order. `scalars` replaces the scalars of these numbers. Returns what `then` makes of the results. None, with
-/// nothing recorded, if an operand has no value yet that this stream knows.
+/// their order. `scalars` replaces the template's scalars by index. Returns what `then` makes of the results. `None`,
+/// with nothing recorded, if an operand has no value yet that this stream knows.
 pub fn record_batch<R>(
     device: DeviceRef,
     template: &Template,
@@ -209,7 +209,7 @@ impl Value {
         if self.is_pending() {
             cut_stream(self.stream, Wanted::Value { epoch: self.epoch, index: self.index });
         }
-        // Deferred or dropped by that cut or an earlier one.
+        // That cut or an earlier one may have deferred or dropped the value.
         self.follow_recipe();
     }
 
@@ -273,7 +273,7 @@ fn cut_stream(id: u32, wanted: Wanted) {
 
 /// Calls `f` with each of the calling thread's recorders.
 pub(crate) fn each_own(mut f: impl FnMut(&mut Recorder)) {
-    // Cloned out first: running may drop tensors, which must find the thread's streams unborrowed.
+    // Cloned first: running may drop tensors, which must find the thread's streams unborrowed.
     let own: Vec<Arc<Stream>> = LOCAL.with_borrow(|l| l.0.iter().flatten().cloned().collect());
     for stream in own {
         f(&mut stream.lock());

@@ -7,7 +7,7 @@
 use thalweg_ir::View;
 use thalweg_kernel::dims;
 
-/// Rows and columns of a block.
+/// Number of rows and columns of a block.
 const BLOCK: usize = 16;
 
 /// Copies the elements of a view of `source`, each of `size` bytes, to `out`.

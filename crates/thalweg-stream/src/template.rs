@@ -16,7 +16,7 @@ pub const MAX_OPERANDS: usize = 8;
 /// Sequence of operations to record as one batch.
 #[derive(Debug)]
 pub struct Template {
-    /// Operations. Only their scalar and empty arguments are valid; tensor arguments are in `links`.
+    /// Operations. Their scalar and empty arguments are valid; tensor arguments are in `links` instead.
     pub(crate) ops: Vec<RelOp>,
     /// Shapes of the results of `ops`.
     pub(crate) shapes: Vec<Shape>,
@@ -27,21 +27,21 @@ pub struct Template {
     pub(crate) results: Vec<From>,
 }
 
-/// Tensor argument of an operation.
+/// Tensor argument of an operation of a template, and its source.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Link {
-    /// Number of the operation, and of its argument (`slot`).
+    /// Index of the operation, and index of its argument (`slot`).
     pub step: u32,
     pub slot: u32,
     pub from: From,
 }
 
-/// Source of a tensor.
+/// Source of a tensor in a template.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum From {
-    /// The result of the operation with that number, counted from the template's first.
+    /// Result of the operation with that index, counted from the template's first.
     Step(u32),
-    /// The operand with that number.
+    /// Operand of the template with that index.
     Operand(u32),
 }
 
@@ -61,7 +61,7 @@ impl Template {
         &self.scalars
     }
 
-    /// Number of operations that it records.
+    /// Number of operations that the template records.
     pub fn operations(&self) -> usize {
         self.ops.len()
     }

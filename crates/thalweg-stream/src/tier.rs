@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Kind of plan that a segment ran by.
+/// Kind of plan or interpreter that a segment ran by.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Tier {
     /// Unfused, one kernel per operation, with programs that exist already: the segment is new and its operations are
@@ -19,7 +19,7 @@ pub enum Tier {
     Competing,
     /// Fastest of several plans, measured in this process or an earlier one.
     Measured,
-    /// No kernels: the reference interpreter.
+    /// Reference interpreter, without kernels.
     Reference,
 }
 
@@ -51,9 +51,9 @@ impl fmt::Display for Tier {
 /// Record of one segment's run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TierRun {
-    /// Kind of plan.
+    /// Kind of plan that the segment ran by.
     pub tier: Tier,
-    /// Number of operations.
+    /// Number of operations of the segment.
     pub operations: usize,
     /// Number of kernel launches.
     pub kernels: usize,

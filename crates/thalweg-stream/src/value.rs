@@ -17,9 +17,9 @@ use thalweg_runtime::{Allocation, Buffer, Error};
 /// Storage of a computed value: a view of a buffer that other values may share.
 #[derive(Clone, Debug)]
 pub struct Storage {
-    /// Memory.
+    /// Buffer that holds the elements.
     pub buffer: Buffer,
-    /// Offset and strides of the elements in it.
+    /// Offset and strides of the elements in the buffer.
     pub view: View,
 }
 
@@ -32,27 +32,27 @@ pub struct Value {
     shape: Shape,
     dtype: DType,
     device: DeviceRef,
-    /// Id of the stream that recorded it.
+    /// Id of the stream that recorded the value.
     pub(crate) stream: u32,
-    /// Index of the operation in the segment of that epoch.
+    /// Index of the value's operation in the segment of epoch `epoch`.
     pub(crate) index: u32,
     pub(crate) epoch: u64,
-    /// Hint of its input number in the segment that last read it: epoch << 24 | number. Readers verify it.
+    /// Hint of the value's input index in the segment that last read it: epoch << 24 | index. Readers verify it.
     pub(crate) input_hint: AtomicU64,
-    /// Number of its handles that are [`TapeHandle`]s.
+    /// Number of handles of the value that are [`TapeHandle`]s.
     kept: AtomicU32,
     state: OnceLock<Box<Resolved>>,
-    /// Recipe to compute it, if its segment did not write it.
+    /// Recipe that computes the value, if its segment did not write it.
     recipe: Mutex<Option<Arc<dyn Recompute>>>,
 }
 
-/// Handle held by a gradient tape: it keeps a value for the backward pass alone. If a value has no other handles at a
-/// cut, the planner decides whether it is written or recomputed when it is used.
+/// Handle of a gradient tape, which holds a value for the backward pass only. If a value has no other handles at a cut,
+/// the planner decides whether it is written, or recomputed when it is used.
 #[derive(Debug)]
 pub struct TapeHandle(Arc<Value>);
 
 impl TapeHandle {
-    /// Makes a tape's handle of a value.
+    /// Creates a tape's handle of a value.
     pub fn new(value: &Arc<Value>) -> TapeHandle {
         // Clone before counting, and drop in reverse order: the count never exceeds the number of handles.
         let value = value.clone();
@@ -80,12 +80,12 @@ impl Deref for TapeHandle {
     }
 }
 
-/// Recomputation of results that were not written. A trait, so that values need not know how segments run.
+/// Recipe that recomputes results which were not written. A trait, so that values need not know how segments run.
 pub(crate) trait Recompute: std::fmt::Debug + Send + Sync {
-    /// Computes the result of an operation of the segment.
+    /// Computes the result of an operation of the segment, and its checks.
     fn make(&self, operation: usize) -> Remade;
 
-    /// Operations that compute the result, where they may be recorded again by a user of the value.
+    /// Operations that recompute the result; `None` if a user of the value cannot record them again.
     fn recomputation(&self) -> Option<&Recomputation> {
         None
     }
@@ -93,7 +93,7 @@ pub(crate) trait Recompute: std::fmt::Debug + Send + Sync {
 
 /// Outcome of a [`Recompute`].
 pub(crate) struct Remade {
-    /// Result.
+    /// Storage of the result, or the error that prevented it.
     pub outcome: Result<Storage, Error>,
     /// Deferred checks to resolve before the result is given to anybody.
     pub checks: Option<Arc<DeferredChecks>>,
@@ -110,11 +110,11 @@ impl From<Result<Storage, Error>> for Remade {
 /// Operations that compute a result, to be recorded again.
 #[derive(Debug)]
 pub(crate) struct Recomputation {
-    /// Data shared by all results that one cut dropped.
+    /// Subgraph and state shared by all results that one cut dropped.
     pub left: Arc<LeftOver>,
     /// Index, in the subgraph, of the operation that computes the result.
     pub at: usize,
-    /// Inputs of the subgraph that it depends on, by number.
+    /// Inputs of the subgraph that the result depends on, each with its index.
     pub inputs: Vec<(u32, Arc<Value>)>,
 }
 
@@ -126,11 +126,11 @@ pub(crate) struct LeftOver {
     /// Call sites of gathers and scatters, by operation of the subgraph.
     pub sites: Vec<(u32, Site)>,
     pub mode: Mode,
-    /// Epoch of a segment, and for each operation its index there if it was recorded again in that segment.
+    /// Epoch of a segment, and the index there of each operation that was recorded again in that segment.
     pub recorded: Mutex<(u64, Vec<Option<u32>>)>,
 }
 
-/// Outcome of a value.
+/// Outcome of a value, with what is left to check and report.
 #[derive(Debug)]
 struct Resolved {
     outcome: Result<Storage, Error>,
@@ -149,7 +149,7 @@ pub enum Operand<'a> {
     Scalar(u64),
 }
 
-/// Stream id of values that no stream recorded.
+/// Stream id of a value that no stream recorded.
 pub(crate) const NO_STREAM: u32 = u32::MAX;
 
 impl Value {
@@ -185,7 +185,7 @@ impl Value {
         Arc::new(value)
     }
 
-    /// A resolved value, row-major from the start of `buffer`.
+    /// Creates a resolved value, row-major from the start of `buffer`.
     ///
     /// # Panics
     /// When the buffer is too small for it.
@@ -195,17 +195,17 @@ impl Value {
         Value::resolved(shape, dtype, device, Ok(Storage { buffer, view: View::contiguous(shape) }))
     }
 
-    /// A resolved value with this storage.
+    /// Creates a resolved value with this storage.
     pub(crate) fn stored(device: DeviceRef, storage: Storage, dtype: DType) -> Arc<Value> {
         Value::resolved(storage.view.shape, dtype, device, Ok(storage))
     }
 
-    /// A resolved value with this error.
+    /// Creates a resolved value with this error.
     pub fn failed(device: DeviceRef, error: Error, shape: Shape, dtype: DType) -> Arc<Value> {
         Value::resolved(shape, dtype, device, Err(error))
     }
 
-    /// Shape.
+    /// Shape of the value.
     #[inline]
     pub fn shape(&self) -> &Shape {
         &self.shape
@@ -216,19 +216,19 @@ impl Value {
         self.shape.numel() * self.dtype.size()
     }
 
-    /// Element type.
+    /// Dtype of the elements.
     #[inline]
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// Device.
+    /// Device that holds the value.
     #[inline]
     pub fn device(&self) -> DeviceRef {
         self.device
     }
 
-    /// Whether it is resolved: it has its storage or its error.
+    /// Whether the value is resolved: it has its storage or its error.
     #[inline]
     pub fn is_resolved(&self) -> bool {
         self.state.get().is_some()
@@ -269,7 +269,7 @@ impl Value {
         self.recipe.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Notes that the value is read or is an argument of an operation.
+    /// Records that the value is read or is an argument of an operation.
     pub(crate) fn note_read(&self) {
         if let Some(watch) = self.state.get().and_then(|s| s.watch.as_ref()) {
             watch.read();
@@ -284,7 +284,7 @@ impl Value {
         }
     }
 
-    /// Drops the outcome and the recipe. Always returns true, for use in a condition.
+    /// Drops the outcome and the recipe, so that the value can be reused. Always returns true, for use in a condition.
     pub(crate) fn empty(&mut self) -> bool {
         self.state.take();
         *self.recipe.get_mut().unwrap_or_else(|e| e.into_inner()) = None;
@@ -300,7 +300,7 @@ impl Value {
         self.input_hint.store(epoch << 24 | input as u64, Relaxed);
     }
 
-    /// Whether it is pending in the stream that recorded it: it has neither an outcome nor a recipe.
+    /// Whether the value is pending in the stream that recorded it: it has neither an outcome nor a recipe.
     pub(crate) fn is_pending(&self) -> bool {
         // A thread that follows a recipe holds this lock until the value is resolved. So a value without a recipe is
         // resolved by now, or pending.
@@ -313,7 +313,7 @@ impl Value {
         self.recipe().as_ref().filter(|r| r.recomputation().is_some()).cloned()
     }
 
-    /// Whether anything holds the value besides `own` references and tapes, and whether a tape does. A concurrent
+    /// Whether anything holds the value except `own` references and tapes, and whether a tape holds it. A concurrent
     /// change in another thread may show in one answer and not in the other; no value depends on that.
     pub(crate) fn holders(self: &Arc<Value>, own: usize) -> (bool, bool) {
         let kept = self.kept.load(Relaxed) as usize;

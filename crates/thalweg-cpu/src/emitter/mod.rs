@@ -32,20 +32,20 @@ pub struct Compiled {
 pub struct Report {
     /// Instruction set.
     pub isa: Isa,
-    /// Points per step.
+    /// Number of points that one step of the loop computes.
     pub lanes: usize,
     /// Unroll factor: copies of the step in the main loop (of phases: the largest).
     pub copies: usize,
-    /// Instructions of one step.
+    /// Number of instructions of one step.
     pub instructions: usize,
     /// Bytes of code, constants included.
     pub bytes: usize,
-    /// Values spilled to the frame in the main loop.
+    /// Number of values spilled to the frame in the main loop.
     pub spills: usize,
-    /// Whether a run may find lanes for the slow path, and so return false after it has written outputs: inputs must
-    /// then be unchanged, and so must the previous contents of accumulating stores.
+    /// Whether a run may find lanes for the slow path, and so return false after it has written outputs. Then inputs
+    /// must be unchanged, and so must the previous contents of accumulating stores.
     pub rereads_inputs: bool,
-    /// Compile time.
+    /// Time that compilation took.
     pub time: Duration,
 }
 

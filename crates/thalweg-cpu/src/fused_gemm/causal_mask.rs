@@ -9,7 +9,7 @@ use std::ops::Range;
 use thalweg_ir::{DType, Scalar};
 use thalweg_kernel::{Body, Contraction, ContractionGeometry, causal_mask_of, exponentiated};
 
-/// Keys are skipped in multiples of this: whole panels of a product, whole vectors of a row.
+/// Granularity in which keys are skipped: whole panels of a product, whole vectors of a row.
 const KEYS: usize = 64;
 
 /// Bodies that may contain a causal mask, found once per kernel.
@@ -21,7 +21,7 @@ impl Masks {
         Masks(exponentiated(c))
     }
 
-    /// Mask of a launch; `scalars` are those of the first product's epilogue, and those of the weights.
+    /// Mask of a launch. `scalars` are those of the producer GEMM's epilogue, and those of the weights.
     pub(super) fn visible_keys(&self, g: &ContractionGeometry, scalars: [&[u64]; 2]) -> VisibleKeys {
         let keys = g.product.k;
         let ahead = self.0.as_ref().and_then(|bodies| {
@@ -41,10 +41,10 @@ impl Masks {
     }
 }
 
-/// Number of keys that the rows of a launch see.
+/// Number of leading keys that the rows of a launch attend to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct VisibleKeys {
-    /// Row `r` sees the keys below `r` plus this.
+    /// Offset of the diagonal: row `r` attends to the keys below `r + ahead`; `None` without a mask.
     ahead: Option<i64>,
     /// Total number of keys.
     keys: usize,

@@ -4,7 +4,7 @@ use thalweg_ir::DType;
 use thalweg_kernel::MatmulGeometry;
 use thalweg_runtime::Buffer;
 
-/// Panics if a factor reaches outside its operand.
+/// Panics if matrix operand `n` (0 for A, 1 for B) reaches outside its buffer.
 pub(super) fn check_factor(n: usize, dtype: DType, p: &MatmulGeometry, operand: &Buffer) {
     let (side, at, dims) = [("left", p.a, [p.m, p.k]), ("right", p.b, [p.k, p.n])][n];
     let stride = |d: &(usize, isize, isize)| if n == 0 { d.1 } else { d.2 };
@@ -25,7 +25,8 @@ pub(super) fn check_factor(n: usize, dtype: DType, p: &MatmulGeometry, operand: 
     );
 }
 
-/// Panics if a result overlaps an operand of a factor, which is read again after the first tile is written.
+/// Panics if a result overlaps a buffer that A or B is read from, since that is read again after the first tile is
+/// written.
 pub(super) fn check_disjoint(factors: &[&Buffer], results: &[&Buffer]) {
     let range = |b: &Buffer| (b.address() as usize, b.address() as usize + b.bytes());
     for (from, to) in factors.iter().flat_map(|f| results.iter().map(move |r| (range(f), range(r)))) {
@@ -33,7 +34,7 @@ pub(super) fn check_disjoint(factors: &[&Buffer], results: &[&Buffer]) {
     }
 }
 
-/// Destination of the sums if they are the result.
+/// Address that the accumulators are stored to if they are the result; checked to have space for them.
 pub(super) fn result(dtype: DType, p: &MatmulGeometry, operand: &Buffer) -> *mut u8 {
     let mut sizes = p.batch.iter().map(|d| d.0).chain([p.m, p.n, dtype.size()]);
     let bytes = sizes.try_fold(1usize, usize::checked_mul);
@@ -41,7 +42,7 @@ pub(super) fn result(dtype: DType, p: &MatmulGeometry, operand: &Buffer) -> *mut
     operand.address()
 }
 
-/// Offset in elements of a product's matrix of factor `n`.
+/// Offset in elements of the matrix of operand `n` that a product of the batch reads.
 pub(super) fn batch_offset(p: &MatmulGeometry, n: usize, product: usize) -> isize {
     let (mut rest, mut at) = (product, 0);
     for d in p.batch.iter().rev() {
@@ -51,7 +52,8 @@ pub(super) fn batch_offset(p: &MatmulGeometry, n: usize, product: usize) -> isiz
     at
 }
 
-/// Index of a product's matrix among those of a computed factor: a broadcast factor has fewer matrices than products.
+/// Index of the matrix of a computed operand that a product of the batch reads: a broadcast operand has fewer matrices
+/// than products.
 pub(super) fn batch_number(p: &MatmulGeometry, n: usize, product: usize) -> usize {
     let size = if n == 0 { p.m * p.k } else { p.k * p.n };
     batch_offset(p, n, product) as usize / size.max(1)

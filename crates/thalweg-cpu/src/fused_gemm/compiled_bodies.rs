@@ -39,13 +39,14 @@ pub(super) enum Programs {
 pub(super) struct Job<'a> {
     pub(super) part: &'a CompiledBody,
     pub(super) tiles: &'a TileGeometry,
-    /// Its operands, with placeholders for blocks and tiles.
+    /// Operands of the body, with placeholders for blocks and tiles.
     pub(super) operands: Vec<&'a Buffer>,
     pub(super) scalars: &'a [u64],
     pub(super) failed: &'a AtomicBool,
 }
 
-/// An operand that is a block or tile: its index, the address of its first element, and elements between rows.
+/// Operand that is a block or tile in scratch memory: its index, the address of its first element, and elements between
+/// rows.
 #[derive(Clone, Copy)]
 pub(super) struct Near {
     pub(super) operand: u16,
@@ -75,7 +76,7 @@ impl CompiledBody {
 }
 
 impl Job<'_> {
-    /// Computes a rectangle.
+    /// Computes a rectangle, with some operands in scratch memory.
     ///
     /// # Safety
     /// Each of `near` has as many rows of elements as the rectangle, and nobody else uses them meanwhile.

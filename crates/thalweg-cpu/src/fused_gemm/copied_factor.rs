@@ -1,8 +1,8 @@
-//! Factors that are copied: if a body only loads an element and stores it, the factor is in memory after all, with
-//! several dimensions of lines and terms, and with a constant border if it was padded.
+//! Matrix operands that are copied: if a prologue body only loads an element and stores it, the operand is in memory
+//! after all, with several dimensions of lines and terms, and with a constant border if it was padded.
 //!
-//! In: the job of a factor. Out: the layout of its elements, checked against the operand's bytes. Bytes converted to
-//! i32 also count as being in memory, for products of bytes.
+//! In: the launch of a prologue. Out: the memory layout of the operand's elements, checked against the buffer's bytes.
+//! Bytes converted to i32 also count as being in memory, for products of bytes.
 
 use super::compiled_bodies::{Job, Programs};
 use crate::gemm::{Grid, Limit};
@@ -12,8 +12,8 @@ use thalweg_kernel::{AccessGeometry, Bordered, Copied, Node, copied, widened_byt
 /// Maximum stride between lines that are packed one by one from memory.
 const MAX_LINE_STRIDE: usize = 4;
 
-/// Layout of a factor for these batches, if its body (whose rows are lines or terms) only copies elements, and adjacent
-/// lines are near each other or adjacent terms are contiguous.
+/// Memory layout of a matrix operand for these batches. `None` unless its body (whose rows are lines or terms) only
+/// copies elements, and adjacent lines are near each other or adjacent terms are contiguous.
 pub(super) fn grid(
     job: &Job<'_>,
     terms_last: bool,

@@ -1,8 +1,9 @@
 //! Fused GEMM: contraction kernels, matrix products of [`crate::gemm`] with fused prologues and epilogues.
 //!
-//! In: a [`Contraction`] with its geometry. A factor that is not in memory is computed by its body (the prologue),
-//! block by block, as it is packed; the epilogue runs tile by tile, while the sums are cached. Both are ordinary
-//! launches of map programs on the thread that packs, or that has the tile, and are checked like all others.
+//! In: a [`Contraction`] with its geometry. A matrix operand (A or B, called *factor* in names) that is not in memory
+//! is computed by its body (the prologue), block by block, as it is packed; the epilogue runs tile by tile, while the
+//! accumulators are cached. Both are ordinary launches of map programs on the thread that packs, or that has the tile,
+//! and are checked like all others.
 //!
 //! * `compiled_bodies`: the bodies, and their launches on rectangles. `product`: one product with its factors.
 //! * `causal_mask`: causal masks, which let blocks skip keys. `checks`: checks of a launch. `copied_factor`:
@@ -44,16 +45,16 @@ const NS_PER_PACKED_BYTE: f64 = 0.1;
 pub struct ContractionProgram {
     kernel: Contraction,
     parts: CompiledBodies,
-    /// Compiled bodies of the inner product, from which the left factor is computed.
+    /// Compiled bodies of the producer GEMM that operand A is computed from.
     inner: Option<CompiledBodies>,
     masks: Masks,
     isa: Choice,
     threads: Arc<Threads>,
-    /// Threads for a block of rows: the calling one only.
+    /// Thread pool for a block of rows: the calling thread only.
     alone: Threads,
 }
 
-/// Maximum scratch bytes that a thread retains: it must not hold its longest rows for ever.
+/// Maximum bytes of scratch memory that a thread retains, so that it does not hold its longest rows for ever.
 const MAX_RETAINED_BYTES: usize = 32 << 20;
 
 thread_local! {
@@ -145,7 +146,7 @@ impl ContractionProgram {
         gemm::run(&product, self.isa, &self.threads);
     }
 
-    /// Runs products in groups as large as a memory budget allows: packs the right factors of a group, then runs its
+    /// Runs products in groups as large as a memory budget allows: packs the B operands of a group, then runs its
     /// blocks of rows.
     fn run_groups<'a>(
         &self,
@@ -191,8 +192,8 @@ impl ContractionProgram {
         });
     }
 
-    /// Runs these products by blocks of rows, each on one thread. The left factor of a block is computed whole, and so
-    /// are its sums if the epilogue needs whole rows of them.
+    /// Runs products by blocks of rows, each on one thread. The rows of A of a block are computed whole, and so are its
+    /// accumulators if the epilogue needs whole rows of them.
     fn run_rows(
         &self,
         g: &ContractionGeometry,
@@ -251,7 +252,7 @@ impl ContractionProgram {
         });
     }
 
-    /// Causal mask of the launch, if the left factor is attention weights.
+    /// Causal mask of the launch, if operand A is attention weights.
     fn visible_keys(&self, g: &ContractionGeometry, level: &Level<'_>, inner: Option<&Level<'_>>) -> VisibleKeys {
         let epilogue = inner.and_then(|i| i.epilogue.as_ref()).map_or(&[][..], |e| e.job.scalars);
         let weights = match &level.factors[0] {
@@ -261,7 +262,7 @@ impl ContractionProgram {
         self.masks.visible_keys(g, [epilogue, weights])
     }
 
-    /// Computes rows of the left factor, up to the number of terms needed, from the same rows of the inner product.
+    /// Computes rows of operand A, up to the number of terms needed, from the same rows of the producer GEMM.
     fn left_rows(
         &self,
         g: &ContractionGeometry,
@@ -320,17 +321,17 @@ impl Program for ContractionProgram {
     }
 }
 
-/// The inner product that the left factor is computed from.
+/// Producer GEMM that operand A is computed from; `None` if there is none.
 fn inner_of(c: &Contraction) -> Option<&Inner> {
     c.factors[0].as_ref().and_then(|f| f.inner.as_deref())
 }
 
-/// Arithmetic of a contraction's product.
+/// Arithmetic of a contraction's product: dtype, and whether the order of sums is free.
 fn numbers(c: &Contraction) -> Numbers {
     Numbers { dtype: c.dtype, free: free(c), bytes: None }
 }
 
-/// Whether the order of a contraction's sums is free.
+/// Whether accumulators of a contraction may be summed in any order.
 fn free(c: &Contraction) -> bool {
     c.precision != Precision::Ordered
 }

@@ -1,4 +1,4 @@
-//! One product of a contraction, with the sources of its factors and its epilogue.
+//! One product of a contraction, with the sources of its operands A and B and its epilogue.
 //!
 //! In: operands and scalars of a launch, consumed in order ([`Arguments`]). Out: a [`Level`], which runs blocks of rows
 //! of a product ([`Rows`]) on the calling thread.
@@ -19,14 +19,14 @@ use thalweg_runtime::Buffer;
 /// Engine and threads that run the products of a block.
 pub(super) type Engine<'a> = (Choice, &'a Threads);
 
-/// Source of a factor.
+/// Source of a matrix operand (A or B).
 pub(super) enum Source<'a> {
     Memory(&'a Buffer),
-    /// Computed by a body that iterates over the factor's points, or over those of its transpose.
+    /// Computed by a body that iterates over the operand's points, or over those of its transpose.
     Computed(Job<'a>, FactorOrder),
 }
 
-/// A block of one product: some rows, the first columns, and their first terms.
+/// Block of one product: a range of rows, the number of leading columns, and the number of leading terms.
 #[derive(Clone)]
 pub(super) struct Rows {
     pub(super) batch: usize,
@@ -35,7 +35,7 @@ pub(super) struct Rows {
     pub(super) terms: usize,
 }
 
-/// A product with its factors and epilogue.
+/// One product of a contraction, with the sources of A and B and its epilogue.
 pub(super) struct Level<'a> {
     pub(super) dtype: DType,
     /// Whether the order of its sums is free.
@@ -43,11 +43,11 @@ pub(super) struct Level<'a> {
     pub(super) product: &'a MatmulGeometry,
     pub(super) factors: [Source<'a>; 2],
     pub(super) epilogue: Option<After<'a>>,
-    /// Packed right factors of the current group of products.
+    /// Packed B operands of the current group of products.
     pub(super) packed: Option<Packed>,
 }
 
-/// Right factors of `products` products, packed consecutively before the blocks of rows run.
+/// B operands of `products` products, packed consecutively before the blocks of rows run.
 #[derive(Clone, Copy)]
 pub(super) struct Packed {
     pub(super) packing: Packing,
@@ -60,16 +60,17 @@ impl Packed {
         self.first.get().wrapping_add(batch % self.products * self.packing.bytes())
     }
 
-    /// Packed factor of one product.
+    /// Packed B of one product.
     fn factor(&self, batch: usize) -> Factor<'static> {
         Factor::Packed { first: self.at(batch), n: self.packing.n, k: self.packing.k }
     }
 }
 
-/// Epilogue of a product.
+/// Epilogue of a product, with its launch arguments.
 pub(super) struct After<'a> {
     pub(super) job: Job<'a>,
-    /// Index of the operand that holds the sums (`sums`), and of the first one written (`writes`).
+    /// Index of the epilogue's operand that holds the accumulators (`sums`), and of the first operand that it writes
+    /// (`writes`).
     pub(super) sums: u16,
     pub(super) writes: u16,
     pub(super) along: bool,
@@ -78,7 +79,7 @@ pub(super) struct After<'a> {
 /// Operands and scalars of a launch, consumed in order.
 pub(super) struct Arguments<'a> {
     pub(super) operands: &'a [&'a Buffer],
-    /// Placeholder for operands that are blocks.
+    /// Placeholder buffer for operands that are blocks in scratch memory.
     pub(super) first: &'a Buffer,
     pub(super) scalars: &'a [u64],
     pub(super) failed: &'a AtomicBool,
@@ -97,7 +98,7 @@ impl<'a> Arguments<'a> {
         now
     }
 
-    /// Builds a product of these factors, and its inner product, from which the left factor is computed.
+    /// Builds the level of a product, and that of the producer GEMM that operand A is computed from.
     pub(super) fn level(
         &mut self,
         c: &Contraction,
@@ -146,14 +147,13 @@ impl Level<'_> {
         Numbers { dtype: self.dtype, free: self.free, bytes: None }
     }
 
-    /// Packing of its right factor for several blocks of rows; `None` for products of one column, which read it in
-    /// place.
+    /// Packing of B for several blocks of rows; `None` for products of one column, which read B in place.
     pub(super) fn packing(&self, isa: Choice) -> Option<Packing> {
         let (n, k) = (self.product.n, self.product.k);
         (n > 1 && k > 0).then_some(Packing { numbers: self.numbers(), n, k, isa })
     }
 
-    /// Packs one chunk of the right factor of a product.
+    /// Packs one chunk of operand B of a product.
     pub(super) fn pack(&self, batch: usize, part: usize) {
         let Some(packed) = &self.packed else { return };
         let block = move |block: Block, to: *mut u8, pitch: usize| self.block(1, batch, 0, block, to, pitch);
@@ -164,7 +164,7 @@ impl Level<'_> {
         unsafe { packed.packing.pack(&factor, part, packed.at(batch)) }
     }
 
-    /// Computes a block of factor `n` of a batch, for lines from `first` on.
+    /// Computes a block of operand `n` (0 for A, 1 for B) of a batch, for lines from `first` on.
     pub(super) fn block(&self, n: usize, batch: usize, first: usize, block: Block, to: *mut u8, pitch: usize) {
         let Source::Computed(job, _) = &self.factors[n] else { unreachable!("a factor in memory is read there") };
         let batch = batch_number(self.product, n, batch);
@@ -178,18 +178,18 @@ impl Level<'_> {
         unsafe { job.run(&of, &[Near { operand, at: to, pitch, dtype: self.dtype }]) }
     }
 
-    /// Factor `n` as a computed one, with its grid if it has one.
+    /// Operand `n` as a computed one, with its memory layout if its body only copies.
     pub(super) fn computed<'f>(&self, n: usize, write: Write<'f>, grid: Option<&'f Grid>) -> Factor<'f> {
         Factor::Computed { write, terms_last: self.terms_last(n), grid }
     }
 
-    /// Whether the rows of a factor's body are lines.
+    /// Whether the rows of the body of operand `n` are lines.
     fn terms_last(&self, n: usize) -> bool {
         let turned = matches!(self.factors[n], Source::Computed(_, FactorOrder::Turned));
         (n == 0) != turned
     }
 
-    /// Factor `n` of one product, from line `first` on, if it is in memory.
+    /// Operand `n` of one product, from line `first` on; `None` if it is not in memory.
     pub(super) fn in_memory<'f>(&self, n: usize, batch: usize, first: usize) -> Option<Factor<'f>> {
         let Source::Memory(operand) = self.factors[n] else { return None };
         let p = self.product;
@@ -199,12 +199,12 @@ impl Level<'_> {
         Some(Factor::Strided { first, batch: vec![], line, term })
     }
 
-    /// Memory layout of factor `n` of these products, if its body only copies it.
+    /// Memory layout of operand `n` of these products, if its body only copies it.
     fn grid(&self, n: usize, batches: Range<usize>) -> Option<Grid> {
         self.lying(n, batches).filter(|grid| grid.dtype == self.dtype)
     }
 
-    /// Like `grid`, for both factors. If both are bytes that the engine can multiply, returns their layouts and
+    /// Like `grid`, for both operands. If both are bytes that the engine can multiply, returns their layouts and
     /// signedness.
     pub(super) fn grids(&self, batches: Range<usize>, isa: Choice) -> ([Option<Grid>; 2], Option<Signs>) {
         let lying = [0, 1].map(|n| self.lying(n, batches.clone()));
@@ -220,19 +220,19 @@ impl Level<'_> {
         }
     }
 
-    /// Memory layout of the elements that the body of factor `n` copies or converts.
+    /// Memory layout of the elements that the body of operand `n` copies or converts.
     fn lying(&self, n: usize, batches: Range<usize>) -> Option<Grid> {
         let Source::Computed(job, _) = &self.factors[n] else { return None };
         grid(job, self.terms_last(n), self.dtype, batches.map(|batch| batch_number(self.product, n, batch)))
     }
 
-    /// The block of these rows with all columns and terms.
+    /// Block of these rows with all columns and terms.
     pub(super) fn rows(&self, batch: usize, rows: Range<usize>) -> Rows {
         Rows { batch, rows, columns: self.product.n, terms: self.product.k }
     }
 
-    /// Computes some rows of a product into `to`, densely: the results of its epilogue, or, without one, the sums in
-    /// the accumulator's dtype.
+    /// Computes some rows of a product into `to`, densely: the results of its epilogue, or, without one, the
+    /// accumulators in their dtype.
     pub(super) fn near(&self, of: &Rows, to: *mut u8, (isa, alone): Engine<'_>) {
         let Some(after) = &self.epilogue else { return self.sums(of, None, to, (isa, alone)) };
         let (batch, start, n, to) = (of.batch, of.rows.start, of.columns, Shared(to));
@@ -255,8 +255,8 @@ impl Level<'_> {
         self.run(of, None, Finish::Tiles(&finish), (isa, alone));
     }
 
-    /// Computes the sums of some rows of a product into `to`, densely, in the accumulator's dtype. The left factor is
-    /// `left`, or the level's own.
+    /// Computes the accumulators of some rows of a product into `to`, densely, in their dtype. Operand A is `left`, or
+    /// the level's own.
     pub(super) fn sums(&self, of: &Rows, left: Option<Factor<'_>>, to: *mut u8, (isa, alone): Engine<'_>) {
         let to = Shared(to);
         let (dtype, n) = (accumulator(self.dtype), of.columns);
@@ -281,9 +281,9 @@ impl Level<'_> {
             let first = if n == 0 { rows.start } else { 0 };
             move |block: Block, to: *mut u8, pitch: usize| self.block(n, batch, first, block, to, pitch)
         });
-        // A product of one row reads its factors in place.
+        // A product of one row reads its operands in place.
         let packed = self.packed.filter(|_| rows.len() > 1).map(|p| p.factor(batch));
-        // A grid starts at the factor's first line, but this block's lines do not.
+        // A layout starts at the operand's first line, but the lines of this block do not.
         let grids = [None, self.grid(1, batch..batch + 1)];
         let own = |n: usize, first: usize| {
             self.in_memory(n, batch, first).unwrap_or_else(|| self.computed(n, &blocks[n], grids[n].as_ref()))

@@ -32,8 +32,8 @@ pub(super) fn moves(c: &Contraction, g: &ContractionGeometry) -> Moved {
     moved
 }
 
-/// Traffic of the products themselves: factors in memory, and the result if it is the sums. Blocks of rows read a right
-/// factor again, unless it stays cached.
+/// Traffic of the products themselves: operands A and B in memory, and the result if it is the accumulators. Blocks of
+/// rows reread B, unless it stays cached.
 fn product_moves(c: &Contraction, g: &ContractionGeometry) -> Moved {
     let (p, size) = (&g.product, c.dtype.size());
     let again = if c.takes_rows() { p.m.div_ceil(g.rows_at_a_time(c)) } else { 1 };
@@ -43,7 +43,7 @@ fn product_moves(c: &Contraction, g: &ContractionGeometry) -> Moved {
     Moved { read: read as u64, written: written as u64, ..Moved::default() }
 }
 
-/// Bytes of the factors in memory; the right one is read `again` times if it does not stay cached.
+/// Bytes of A and B read from memory; B is read `again` times if it does not stay cached.
 fn factors_read(c: &Contraction, p: &MatmulGeometry, again: usize) -> usize {
     let size = c.dtype.size();
     let factor = |n: usize| {

@@ -16,10 +16,10 @@ use crate::threads::Threads;
 use std::ops::Range;
 use std::ptr;
 
-/// Columns that a thread packs at a time for all tasks, of one block of terms.
+/// Number of columns in a packed chunk: a thread packs these for all tasks, of one block of terms.
 const PACKED_COLUMNS: usize = 128;
 
-/// Runs a product.
+/// Runs a product of several rows and columns.
 ///
 /// # Safety
 /// The promises of [`super::Gemm`] hold.
@@ -61,8 +61,8 @@ pub fn parts(columns: usize, k: usize) -> usize {
     columns.div_ceil(PACKED_COLUMNS) * k.div_ceil(TERMS)
 }
 
-/// Packs chunk `number` of some columns of a right factor at its offset among their panels: all panels of one block of
-/// terms precede those of the next block.
+/// Packs chunk `number` of some columns of B at its offset among their panels. All panels of one block of terms precede
+/// those of the next block.
 ///
 /// # Safety
 /// The promises of [`super::Gemm`] hold for the factor; there is space for all panels at `to`, and nobody else
@@ -85,7 +85,7 @@ pub unsafe fn pack_part<T: Scheme>(
     unsafe { right.pack(lines, terms, cuts, to.wrapping_add(at)) };
 }
 
-/// Inputs of `blocking` for a product.
+/// Inputs of [`blocking`] for a product.
 fn sizes<T: Scheme>(p: &Product<'_, T>, threads: usize) -> Sizes {
     Sizes {
         m: p.m,
@@ -101,7 +101,7 @@ fn sizes<T: Scheme>(p: &Product<'_, T>, threads: usize) -> Sizes {
     }
 }
 
-/// Range of block `number` of the terms.
+/// Range of terms in block `number`.
 fn block(k: usize, number: usize) -> Range<usize> {
     number * TERMS..((number + 1) * TERMS).min(k)
 }
@@ -133,19 +133,19 @@ unsafe fn tasks<T: Scheme>(
     });
 }
 
-/// Shared panels: the columns that they contain, and their number of terms.
+/// Panels packed for all tasks: the columns that they contain, and their number of terms.
 struct Panels<W> {
     of: Range<usize>,
     k: usize,
     first: Shared<W>,
 }
 
-/// Memory of a task: packed rows, packed columns, sums.
+/// Scratch memory of a task: packed rows of A, packed columns of B, accumulators.
 struct Own<T: Scheme> {
     left: *mut T::Slot,
     right: *mut T::Slot,
     sums: *mut T::Sum,
-    /// Elements between rows of the sums.
+    /// Stride in elements between rows of the accumulators.
     lead: usize,
 }
 
@@ -191,7 +191,7 @@ unsafe fn task_of<T: Scheme>(
     });
 }
 
-/// Adds one block of terms to a block of sums.
+/// Multiplies one block of terms and adds the products to a block of accumulators.
 ///
 /// # Safety
 /// As for [`task_of`]; blocks of terms come in order.
@@ -266,7 +266,7 @@ unsafe fn terms_of<T: Scheme>(
     }
 }
 
-/// A panel of the right factor, and the bytes between its terms.
+/// Address of a panel of B, and the bytes between its terms.
 fn right_of<T: Scheme>(
     p: &Product<'_, T>,
     b: &Blocking,
@@ -289,7 +289,7 @@ fn right_of<T: Scheme>(
     }
 }
 
-/// Stores a finished block of sums, or passes it to the epilogue.
+/// Stores a finished block of accumulators, or passes it to the epilogue.
 ///
 /// # Safety
 /// As for [`task_of`].
@@ -314,7 +314,7 @@ unsafe fn finish<T: Scheme>(p: &Product<'_, T>, rows: &Range<usize>, columns: &R
     }
 }
 
-/// Converts sums to the result's type.
+/// Converts accumulators to the result's type.
 ///
 /// # Safety
 /// `count` elements are readable at `from` and writable at `to`, and the two do not overlap.

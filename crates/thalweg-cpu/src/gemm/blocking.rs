@@ -30,14 +30,14 @@ pub fn estimate_ns<T: Scheme>(m: usize, n: usize, k: usize) -> f64 {
         }
 }
 
-/// Source of the right factor's panels.
+/// Source of the panels of operand B.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Right {
-    /// Rows of the factor itself, read in place.
+    /// Rows of B itself, read in place.
     Direct,
-    /// Each task packs the panels that it reads, one block at a time.
+    /// Panels that each task packs for itself, one block at a time.
     Own,
-    /// All threads pack this many columns at a time, for all tasks.
+    /// Panels that all threads pack for all tasks, this many columns at a time.
     Shared(usize),
 }
 
@@ -46,19 +46,19 @@ pub enum Right {
 pub struct Sizes {
     pub m: usize,
     pub n: usize,
-    /// Groups of terms.
+    /// Number of groups of terms ([`Scheme::GROUP`]).
     pub k: usize,
-    /// Bytes of a sum, and of a slot.
+    /// Bytes of an accumulator, which are also those of a slot.
     pub size: usize,
     /// Maximum rows and columns of a tile.
     pub tile: [usize; 2],
-    /// Bytes between terms of a right factor whose slots are contiguous across its columns.
+    /// Bytes between terms of B, if its slots are contiguous across columns.
     pub right_rows: Option<isize>,
-    /// Bytes between lines, or terms, of a left factor whose slots are contiguous across its terms, or lines.
+    /// Bytes between lines, or terms, of A, if its slots are contiguous across terms, or lines.
     pub left_rows: Option<isize>,
-    /// Whether all of the right factor is already packed.
+    /// Whether all of B is already packed.
     pub packed: bool,
-    /// Whether sums are passed to an epilogue in tiles.
+    /// Whether accumulators are passed to an epilogue in tiles.
     pub tiles: bool,
     pub threads: usize,
 }
@@ -66,23 +66,23 @@ pub struct Sizes {
 /// Block sizes of a product.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Blocking {
-    /// Rows and columns whose sums are completed before the next block begins.
+    /// Rows and columns whose accumulators are completed before the next block begins.
     pub rows: usize,
     pub columns: usize,
     /// Number of tasks per block of rows.
     pub groups: usize,
     pub right: Right,
-    /// Whether elements of the left factor are read in place.
+    /// Whether elements of A are read in place.
     pub left_direct: bool,
-    /// Whether packed rows are retained for all terms, from one block of columns to the next.
+    /// Whether packed rows of A are retained for all terms, from one block of columns to the next.
     pub keeps_left: bool,
 }
 
-/// Minimum bytes of a row of the right factor that a task packs at a time: memory reaches its bandwidth only in long
-/// contiguous ranges.
+/// Minimum bytes of a row of B that a task packs at a time: memory reaches its bandwidth only in long contiguous
+/// ranges.
 const OWN_BYTES: usize = 4 << 10;
 
-/// Whether cache lines at this stride fall into few cache sets.
+/// Whether cache lines at this stride map to few cache sets.
 fn aliases(stride: isize, count: usize) -> bool {
     count > 4 && stride % 1024 == 0
 }

@@ -17,16 +17,18 @@ use crate::tunable::TUNABLES;
 use std::ops::Range;
 use std::ptr;
 
-/// Columns whose sums a thread carries at a time. Longer ranges of the matrix's rows are read faster: 4,096 columns of
-/// f32 measured 15 % faster than 2,048, though their sums and those of earlier blocks fill a first-level cache.
+/// Maximum number of columns whose accumulators a thread carries at a time. Longer ranges of the matrix's rows are read
+/// faster: 4,096 columns of f32 measured 15 % faster than 2,048, though the accumulators of this and earlier blocks
+/// fill a first-level cache.
 const COLUMNS: usize = 4096;
-/// Blocks of terms computed side by side.
+/// Number of blocks of terms computed side by side.
 const SIDE_BY_SIDE: usize = 16;
-/// Terms processed for one tile of columns before the next tile, so that columns are read in long contiguous ranges.
+/// Number of terms processed for one tile of columns before the next tile, so that columns are read in long contiguous
+/// ranges.
 const TERMS_PER_TILE: usize = 16 * TERMS;
-/// Terms of these that are transposed at a time, for the first-level cache.
+/// Number of these terms that are transposed at a time, sized for the first-level cache.
 const TRANSPOSED_TERMS: usize = TERMS;
-/// Terms packed at a time if rows of the matrix are packed.
+/// Number of terms packed at a time if rows of the matrix are packed.
 const PACKED: usize = 8;
 
 /// Runs a product with one row.
@@ -81,15 +83,15 @@ unsafe fn columns_of<T: Scheme>(p: &Product<'_, T>, columns: Range<usize>) {
     });
 }
 
-/// Memory of a thread.
+/// Scratch memory of a thread.
 struct Own<T: Scheme> {
-    /// Sums of a block of terms.
+    /// Accumulators of the current block of terms.
     sums: *mut T::Sum,
-    /// Sums of all blocks so far.
+    /// Accumulators over all blocks so far.
     all: *mut T::Sum,
-    /// Slots of the left factor.
+    /// Packed slots of operand A.
     left: *mut T::Slot,
-    /// Packed rectangles of the right factor.
+    /// Packed rectangles of operand B.
     packed: *mut T::Slot,
 }
 
@@ -118,7 +120,7 @@ unsafe fn rows<T: Scheme>(p: &Product<'_, T>, columns: &Range<usize>, own: &Own<
     }
 }
 
-/// Adds terms into the sums of a block, from rows with contiguous columns.
+/// Adds terms to the accumulators of a block, from rows with contiguous columns.
 ///
 /// # Safety
 /// These terms of these columns are readable, and the sums are writable.

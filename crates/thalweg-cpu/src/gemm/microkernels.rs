@@ -167,12 +167,12 @@ fn arithmetic<T: Scheme>() -> Option<Arithmetic> {
     }
 }
 
-/// Maximum rows of [`Kernels::dots`].
+/// Maximum number of rows of [`Kernels::dots`].
 pub const DOT_ROWS: usize = 4;
 #[cfg(unix)]
 const _: () = assert!(DOT_ROWS == gemm::MAX_DOT_ROWS && gemm::DOT_BYTES == 64);
 
-/// Maximum terms of [`Kernels::stream`].
+/// Maximum number of terms of [`Kernels::stream`].
 pub const MAX_STREAM_TERMS: usize = 8;
 
 /// Number of kernel forms per instruction set and arithmetic.

@@ -40,14 +40,16 @@ use std::any::TypeId;
 use std::ops::Range;
 use thalweg_ir::DType;
 
-/// Terms (or groups of terms) per block. Part of the definition of a product: another number rounds differently.
+/// Number of terms (or groups of terms) per block of a sum. Part of the definition of a product: another number rounds
+/// differently.
 pub const TERMS: usize = 256;
 
-/// A factor of `lines` × `terms` (left: lines are rows i; right: lines are columns j).
+/// Matrix operand of a GEMM (called *factor* in names), of `lines` × `terms`. Lines of the left operand A are rows i,
+/// lines of the right operand B are columns j.
 pub enum Factor<'a> {
-    /// In memory.
+    /// Operand in memory, with strides.
     Strided {
-        /// First element of the first product.
+        /// Address of the first element of the first product.
         first: *const u8,
         /// Stride of each batch dimension, in elements (0: shared).
         batch: Vec<isize>,
@@ -58,19 +60,19 @@ pub enum Factor<'a> {
     },
     /// Computed when a panel is packed (a fused prologue).
     Computed {
-        /// Writes the elements of a block to an address, densely in the factor's dtype, in rows that begin the given
-        /// number of elements apart.
+        /// Writer that stores the elements of a block to an address, densely in the operand's dtype, in rows that begin
+        /// the given number of elements apart.
         write: Write<'a>,
         /// Whether such a row is a line, with contiguous terms; otherwise it is a term of all lines.
         terms_last: bool,
-        /// Its layout if it is in memory after all, with several dimensions of lines or terms: panels are packed from
-        /// there.
+        /// Memory layout, if the operand is in memory after all, with several dimensions of lines or terms: panels are
+        /// packed from there.
         grid: Option<&'a Grid>,
     },
-    /// A right factor that [`Packing`] packed whole, for products of several rows and columns. A product uses its first
-    /// columns and terms.
+    /// Right operand B that [`Packing`] packed whole, for products of several rows and columns. A product uses its
+    /// first columns and terms.
     Packed {
-        /// First panel.
+        /// Address of the first panel.
         first: *const u8,
         /// Number of columns packed.
         n: usize,
@@ -79,17 +81,17 @@ pub enum Factor<'a> {
     },
 }
 
-/// Writer of blocks: see [`Factor::Computed`].
+/// Writer of the blocks of a computed operand: see [`Factor::Computed`].
 pub type Write<'a> = &'a (dyn Fn(Block, *mut u8, usize) + Sync);
 
-/// A rectangle of a computed factor.
+/// Rectangle of a computed operand.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Block {
     /// Index of the product, row-major over the batch dimensions.
     pub batch: usize,
-    /// Rows of the left factor, or columns of the right one.
+    /// Range of rows of A, or of columns of B.
     pub lines: Range<usize>,
-    /// Terms.
+    /// Range of terms.
     pub terms: Range<usize>,
 }
 
@@ -98,21 +100,21 @@ pub struct Block {
 pub struct Tile {
     /// Index of the product, row-major over the batch dimensions.
     pub batch: usize,
-    /// Rows of c.
+    /// Range of rows of c.
     pub rows: Range<usize>,
-    /// Columns of c.
+    /// Range of columns of c.
     pub columns: Range<usize>,
-    /// First sum, in the accumulator's dtype.
+    /// Address of the first accumulator, in the accumulator's dtype.
     pub sums: *const u8,
-    /// Elements between rows of the sums.
+    /// Stride in elements between rows of the accumulators.
     pub lead: usize,
 }
 
-/// Destination of the sums.
+/// Destination of the accumulators.
 pub enum Finish<'a> {
-    /// Round them once to the factors' dtype and store them row-major.
+    /// Rounds them once to the operands' dtype and stores them row-major at this address.
     Store(*mut u8),
-    /// Pass them to an epilogue, on the thread that computed them, while they are in a near cache.
+    /// Passes them to an epilogue, on the thread that computed them, while they are in a near cache.
     Tiles(&'a (dyn Fn(Tile) + Sync)),
 }
 
@@ -132,9 +134,9 @@ pub struct Gemm<'a> {
     pub n: usize,
     /// Number of terms.
     pub k: usize,
-    /// Left factor, of `m` lines.
+    /// Left operand A, of `m` lines.
     pub left: Factor<'a>,
-    /// Right factor, of `n` lines.
+    /// Right operand B, of `n` lines.
     pub right: Factor<'a>,
     /// Destination of c.
     pub finish: Finish<'a>,
@@ -146,7 +148,7 @@ unsafe impl Sync for Gemm<'_> {}
 /// Arithmetic of a product.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Numbers {
-    /// Dtype of the factors and of the stored result.
+    /// Dtype of the operands and of the stored result.
     pub dtype: DType,
     /// Whether the order of a sum may depend on more than its length (never on the number of threads).
     pub free: bool,
@@ -156,7 +158,7 @@ pub struct Numbers {
     pub bytes: Option<Signs>,
 }
 
-/// Signedness of the bytes of a right factor.
+/// Signedness of the bytes of B.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Signs {
     /// i8
@@ -203,21 +205,21 @@ pub fn run(c: &Gemm<'_>, isa: Choice, threads: &Threads) {
     by_numbers!(c.numbers, isa, T => unsafe { typed::<T>(c, isa, threads) });
 }
 
-/// A right factor that is packed whole, for several products to share.
+/// Layout of an operand B that is packed whole, for several products to share.
 #[derive(Clone, Copy, Debug)]
 pub struct Packing {
     /// Arithmetic of the products.
     pub numbers: Numbers,
-    /// Its columns.
+    /// Number of columns of B.
     pub n: usize,
-    /// Its terms.
+    /// Number of terms of B.
     pub k: usize,
-    /// Engine whose micro-kernels read it.
+    /// Engine whose micro-kernels read the packed operand.
     pub isa: Choice,
 }
 
 impl Packing {
-    /// Bytes of the packed factor, in whole cache lines.
+    /// Bytes of the packed operand, in whole cache lines.
     pub fn bytes(&self) -> usize {
         by_numbers!(self.numbers, self.isa, T => {
             let panel = Kernels::<T>::new(self.isa).columns;
@@ -246,12 +248,12 @@ impl Packing {
     }
 }
 
-/// Calls `work` with scratch memory for right factors that are packed for a launch.
+/// Calls `work` with scratch memory for B operands that are packed for a launch.
 pub fn with_factors<T>(bytes: usize, work: impl FnOnce(*mut u8) -> T) -> T {
     scratch::with(scratch::Use::Factors, bytes, work)
 }
 
-/// One factor of one product.
+/// Matrix operand of one product.
 #[derive(Clone, Copy)]
 enum Operand<'a, T> {
     Strided(Strided<T>),
@@ -260,10 +262,10 @@ enum Operand<'a, T> {
         write: Write<'a>,
         batch: usize,
         terms_last: bool,
-        /// Layout from which it can be packed.
+        /// Memory layout from which it can be packed; `None` if it has to be computed.
         grid: Option<At<'a, T>>,
     },
-    /// As [`Factor::Packed`].
+    /// Packed whole, as [`Factor::Packed`].
     Packed {
         first: Shared<u8>,
         n: usize,
@@ -271,45 +273,45 @@ enum Operand<'a, T> {
     },
 }
 
-/// One factor of one product, with what packing needs.
+/// Matrix operand of one product, with the data that packing needs.
 struct Side<'a, T: Scheme> {
     operand: Operand<'a, T::Element>,
     /// Number of terms.
     k: usize,
-    /// Whether the sign bits of its bytes are flipped.
+    /// Whether the sign bits of its bytes are flipped when they are packed.
     offset: bool,
 }
 
-/// One product of a contraction.
+/// One product of a batch, with its micro-kernels.
 struct Product<'a, T: Scheme> {
     m: usize,
     n: usize,
-    /// Groups of terms.
+    /// Number of groups of terms.
     k: usize,
     left: Side<'a, T>,
     right: Side<'a, T>,
     kernels: Kernels<T>,
-    /// As [`Numbers::free`].
+    /// Whether the order of a sum is free: see [`Numbers::free`].
     free: bool,
     result: Result<'a>,
     /// Estimated nanoseconds on one thread.
     ns: f64,
 }
 
-/// Number of groups that `terms` terms make.
+/// Number of groups that `terms` terms fill, the last one perhaps partly.
 fn groups<T: Scheme>(terms: usize) -> usize {
     terms.div_ceil(T::GROUP)
 }
 
-/// Destination of the sums of one product.
+/// Destination of the accumulators of one product.
 #[derive(Clone, Copy)]
 enum Result<'a> {
-    /// Row-major from this address.
+    /// Stores them row-major from this address.
     Store(Shared<u8>),
     Tiles {
         take: &'a (dyn Fn(Tile) + Sync),
         batch: usize,
-        /// Factors are swapped: rows of the product are columns of c.
+        /// Whether the operands are swapped, so that rows of the product are columns of c.
         turned: bool,
     },
 }

@@ -7,7 +7,7 @@
 use crate::number::{Number, Scheme, Wide};
 use crate::simd::{Job, Shared, dispatch};
 
-/// A rectangle of a factor: its first element, and its strides in elements.
+/// Rectangle of a matrix operand: its first element, and its strides in elements.
 #[derive(Clone, Copy)]
 pub struct Strided<T> {
     pub first: Shared<T>,
@@ -52,7 +52,7 @@ impl Cuts {
         Cuts { lines, most, shared: short.then(|| lines - (most + rest) / 2) }
     }
 
-    /// Lines that a panel has space for.
+    /// Maximum number of lines of a panel.
     pub fn most(self) -> usize {
         self.most
     }
@@ -62,7 +62,7 @@ impl Cuts {
         self.lines.div_ceil(self.most)
     }
 
-    /// First line and number of lines of a panel.
+    /// First line, and number of lines, of a panel.
     pub fn get(self, panel: usize) -> (usize, usize) {
         let (start, end) = (panel * self.most, ((panel + 1) * self.most).min(self.lines));
         match self.shared {

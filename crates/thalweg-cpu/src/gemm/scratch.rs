@@ -45,13 +45,13 @@ impl Drop for Block {
 /// Purpose of a block; each thread has one slot per purpose.
 #[derive(Clone, Copy)]
 pub enum Use {
-    /// Panels of the right factor, shared by all threads of a launch.
+    /// Panels of B, shared by all threads of a launch.
     Shared = 0,
-    /// Panels and sums of the thread itself.
+    /// Panels and accumulators of the thread itself.
     Own = 1,
     /// Elements that are computed, or widened, before they are packed.
     Staging = 2,
-    /// Packed right factors, shared by all products of a launch.
+    /// Packed B operands, shared by all products of a launch.
     Factors = 3,
 }
 

@@ -15,7 +15,7 @@ use std::any::TypeId;
 use thalweg_ir::DType;
 use thalweg_kernel::{MatmulGeometry, Moved};
 
-/// A factor: bytes of one product's distinct elements, and the number of products that share them.
+/// Matrix operand: bytes of one product's distinct elements, and the number of products that share them.
 #[derive(Clone, Copy)]
 struct Side {
     bytes: usize,
@@ -72,7 +72,7 @@ fn of_row(row: Side, matrix: Side, n: usize, threads: usize) -> usize {
     row.bytes * again + matrix.bytes
 }
 
-/// Bytes that a GEMM reads of its factors, and bytes of packed panels that are written to memory and read again.
+/// Bytes that a GEMM reads of A and B, and bytes of packed panels that are written to memory and reread.
 fn of_blocks<T: Scheme>(g: &MatmulGeometry, left: Side, right: Side, isa: Choice, threads: usize) -> (usize, usize) {
     let kernels = Kernels::<T>::new(isa);
     let slot = size_of::<T::Slot>();

@@ -44,14 +44,14 @@ pub enum Form {
     Dots { rows: usize, columns: usize, right: Layout },
 }
 
-/// Element layout of a dots kernel's right factor.
+/// Element layout of operand B of a dots kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Layout {
-    /// As wide as sums, or in groups of that width.
+    /// Elements as wide as accumulators, or in groups of that width.
     Slots,
-    /// bf16, with f32 sums.
+    /// bf16 elements with f32 accumulators.
     Bf16,
-    /// f16, with f32 sums.
+    /// f16 elements with f32 accumulators.
     F16,
     /// Signed bytes; 128 is added to each, which gives slots of unsigned bytes.
     Offset,

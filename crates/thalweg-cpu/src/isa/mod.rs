@@ -39,7 +39,7 @@ mod abi {
 }
 
 impl Isa {
-    /// Number of sets.
+    /// Number of instruction sets.
     pub(crate) const COUNT: usize = 2;
 
     fn level(self) -> Level {
@@ -49,7 +49,7 @@ impl Isa {
         }
     }
 
-    /// Whether this machine supports it.
+    /// Whether this machine supports the instruction set.
     pub fn available(self) -> bool {
         self.level().available()
     }
@@ -64,7 +64,7 @@ impl Isa {
         self.level().quads()
     }
 
-    /// Its description for the machine-neutral stages.
+    /// Description of the instruction set for the machine-neutral stages.
     pub(crate) fn target(self) -> &'static Target {
         self.level().target()
     }

@@ -77,7 +77,7 @@ impl Code {
         }
     }
 
-    /// Address of its first byte.
+    /// Address of the first byte of the code.
     pub fn start(&self) -> *const u8 {
         self.start.as_ptr()
     }

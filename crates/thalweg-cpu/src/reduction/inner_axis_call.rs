@@ -20,7 +20,7 @@ pub struct InnerReductionLaunch<'a> {
     /// User-defined monoids.
     pub combines: &'a Combines,
     pub phases: &'a Phases,
-    /// Rescaling identities by which its first two passes run fused.
+    /// Rescaling identities by which the body's first two passes run fused.
     pub online: Option<&'a OnlinePasses>,
     pub layout: &'a Layout<'a>,
     /// Unique number of the launch.

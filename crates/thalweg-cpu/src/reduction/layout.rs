@@ -56,7 +56,7 @@ pub struct Mapped<'a> {
     /// Whether elements are packed before a call, which then reads them contiguously, or unpacked after a call that
     /// writes them so.
     pub packed: bool,
-    /// Whether it is written.
+    /// Whether the access is written.
     pub written: bool,
 }
 // SAFETY: the address is only dereferenced in operands that live as long as the launch.
@@ -81,7 +81,7 @@ pub struct Layout<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Block {
     pub run: usize,
-    /// Offset of its first point in the run.
+    /// Offset of the block's first point in the run.
     pub start: usize,
     pub len: usize,
 }

@@ -27,7 +27,7 @@ use thalweg_runtime::{Error, ProgramInfo};
 /// Words per rescaling identity that a block produces: the fold, the shift, and the lower moments.
 const ONLINE_WORDS: usize = 2 + LOWER;
 
-/// A body compiled with the folds that its rescaling identities need.
+/// Row body compiled with the additional folds (lower moments) that its rescaling identities need.
 pub struct OnlineProgram {
     pub engine: InnerReductionEngine,
     pub online: OnlinePasses,
@@ -184,7 +184,7 @@ fn lower(rescaled: &OnlineFold) -> &[Option<u16>] {
     }
 }
 
-/// Result of a shifted fold from one block of `points` points, given its words.
+/// Result of a centred sum over one block of `points` points, decoded from the block's result words.
 fn part(rescaled: &OnlineFold, points: f64, left: &dyn Fn(usize) -> u64) -> BlockResult {
     let float = |word: usize| Scalar::from_bits(left(word), rescaled.dtype).to_f64();
     let mut part = BlockResult { points, shift: float(1), result: float(0), ..BlockResult::default() };
@@ -194,7 +194,8 @@ fn part(rescaled: &OnlineFold, points: f64, left: &dyn Fn(usize) -> u64) -> Bloc
     part
 }
 
-/// Result of a row's shifted fold, from the blocks' results and the row's values.
+/// Merges the block results of a centred sum `Σ w·(x - m)^p·e^(a·(x - m))` (variance, softmax denominator) into the
+/// row's result. `value` returns the row's values, such as `m`.
 fn shifted(rescaled: &OnlineFold, parts: &[BlockResult], value: &dyn Fn(u16, DType) -> u64, scalars: &[u64]) -> u64 {
     let float = |slot: u16| Scalar::from_bits(value(slot, rescaled.dtype), rescaled.dtype).to_f64();
     let total = match rescaled.how {

@@ -26,11 +26,11 @@ const UNIT: usize = 16;
 /// Source of an access of a converted phase.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Source {
-    /// An access of the row body.
+    /// Access of the row body, by index.
     Line(usize),
     Buffer(usize),
     Value(usize),
-    /// Bank of a fold of this phase.
+    /// Bank of accumulators of a fold of this phase.
     Bank(usize),
 }
 
@@ -52,7 +52,7 @@ struct Map {
     folds: usize,
     once: bool,
     mapped: bool,
-    /// Accesses that it writes, if all its stores go to operands, point by point.
+    /// Accesses that the phase writes, if all its stores go to operands, point by point.
     written: Vec<usize>,
 }
 

@@ -77,20 +77,20 @@ impl Failure {
     }
 }
 
-/// A chunk in progress.
+/// Chunk that a thread is processing.
 #[derive(Clone, Copy)]
 pub struct Chunk {
     pub number: usize,
-    /// Memory of its values and buffers.
+    /// Memory of the chunk's row values and buffers.
     pub memory: *mut u8,
-    /// Memory of the thread.
+    /// Scratch memory of the thread.
     pub own: *mut u8,
 }
 
 /// Phases that run fused, block by block.
 pub struct Blockwise {
     pub phases: Range<usize>,
-    /// Words that a block produces.
+    /// Number of result words that a block produces.
     pub words: usize,
 }
 

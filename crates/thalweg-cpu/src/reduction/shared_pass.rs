@@ -17,10 +17,10 @@ use thalweg_kernel::{AccessClass, Body, RowGeometry};
 /// Maximum number of groups of rows.
 pub const GROUPS: usize = 64;
 
-/// A store that combines all rows into one.
+/// Store of a body that combines all rows into one.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
-    /// Its access.
+    /// Index of the access that it stores through.
     pub access: usize,
     op: Monoid,
     dtype: DType,
@@ -31,13 +31,13 @@ pub struct Column {
 /// Partial results of a launch.
 pub struct Columns {
     all: Vec<Column>,
-    /// Rows per group.
+    /// Number of rows per group.
     pub rows: usize,
     pub groups: usize,
     /// Bytes of a group's partial results.
     bytes: usize,
     memory: Shared<u8>,
-    /// Owns the memory.
+    /// Owner of `memory`.
     _arena: Arena,
 }
 

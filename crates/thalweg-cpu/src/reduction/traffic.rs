@@ -33,7 +33,7 @@ pub struct Rows<'a> {
 struct Loop {
     extent: usize,
     step: Box<dyn Fn(&Line<'_>) -> i64>,
-    /// Whether it iterates over rows.
+    /// Whether the loop iterates over rows.
     rows: bool,
 }
 

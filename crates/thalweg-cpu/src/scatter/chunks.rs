@@ -8,7 +8,8 @@ use std::sync::Mutex;
 use thalweg_kernel::ScatterGeometry;
 use thalweg_runtime::{Buffer, Error};
 
-/// Dimensions in which chunks differ, and the one that is inside a chunk.
+/// Partition of a scatter's iteration space into chunks: `dims` enumerate them, and each covers up to `block` columns
+/// of the innermost dimension.
 pub struct Chunks {
     dims: Vec<(usize, [isize; 4])>,
     base: [isize; 4],
@@ -91,7 +92,7 @@ impl Outside {
         }
     }
 
-    /// The error, if there is one.
+    /// Error of the launch, if an index was out of range.
     pub fn result(self, name: &str, g: &ScatterGeometry) -> Result<(), Error> {
         match self.0.into_inner().unwrap_or_else(|e| e.into_inner()) {
             None => Ok(()),

@@ -36,7 +36,7 @@ impl Input {
 pub struct ScatterProgram {
     op: ScatterOp,
     dtype: DType,
-    /// Index and values.
+    /// Computed index and computed values; `None` for one that is in memory.
     inputs: [Option<Input>; 2],
     pool: Arc<Pool>,
     threads: Arc<Threads>,

@@ -48,11 +48,11 @@ fn converted(node: Node, from: DType, to: DType) -> Option<Loop> {
 /// Frequency at which a value is computed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Level {
-    /// Once per call.
+    /// Value computed once per call.
     Call,
-    /// Once per row.
+    /// Value computed once per row.
     Row,
-    /// Once per point.
+    /// Value computed at each point.
     Point,
 }
 

@@ -8,12 +8,12 @@
 use std::cell::Cell;
 use thalweg_kernel::{Access, AccessClass};
 
-/// Bytes of elements.
+/// Bytes of elements that launches have moved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counted {
-    /// Loaded from operands.
+    /// Bytes loaded from operands.
     pub loaded: u64,
-    /// Stored to operands.
+    /// Bytes stored to operands.
     pub stored: u64,
 }
 

@@ -57,7 +57,7 @@ pub fn compile_inner_reduction(body: &Body, keep: bool) -> TileInnerReduction {
 }
 
 impl TileInnerReduction {
-    /// Phases that it runs in.
+    /// Phases that the program runs in.
     pub fn phases(&self) -> &Phases {
         &self.phases
     }

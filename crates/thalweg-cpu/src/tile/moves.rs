@@ -75,7 +75,7 @@ pub(super) unsafe fn mapped(size: usize, from: *const u8, table: *const i32, out
 pub(super) struct Indexed {
     /// Address of the operand's element 0.
     pub start: *const u8,
-    /// Number of its elements.
+    /// Number of the source's elements.
     pub len: u64,
     /// Position of the first point, and the stride of positions between points.
     pub first: i64,

@@ -86,7 +86,7 @@ pub(super) struct Folding {
     pub identity: u64,
     pub width: usize,
     pub code: Folder,
-    /// Its accumulator lanes, at the start of a register.
+    /// Accumulator lanes of the fold, at the start of a register.
     pub lanes: Register,
     /// Value of the row that receives the result.
     pub slot: u16,

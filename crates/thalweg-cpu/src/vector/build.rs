@@ -18,11 +18,11 @@ impl Vir {
     pub fn native(&self, op: Op, lane: u8) -> bool {
         (self.target.native)(op, lane)
     }
-    /// `op(a, b)` on lanes of one size.
+    /// Value `op(a, b)`, on lanes of one size.
     pub fn two(&mut self, op: Op, lane: u8, a: Val, b: Val) -> Val {
         self.make(op, lane, lane, 0, &[a, b])
     }
-    /// `op(a)`
+    /// Value `op(a)`.
     pub fn one(&mut self, op: Op, lane: u8, a: Val) -> Val {
         self.make(op, lane, lane, 0, &[a])
     }
@@ -34,7 +34,7 @@ impl Vir {
     fn convert_nearest(&mut self, from: Format, a: Val) -> Val {
         self.make(Op::ConvertNearest(from, Format::I32), from.lane(), 4, 0, &[a])
     }
-    /// A shift by a constant.
+    /// Value shifted by a constant.
     pub fn shift(&mut self, op: Op, lane: u8, a: Val, n: u8) -> Val {
         if n == 0 { a } else { self.make(op, lane, lane, n, &[a]) }
     }
@@ -42,7 +42,7 @@ impl Vir {
     pub fn round_to(&mut self, lane: u8, a: Val, direction: Rounding) -> Val {
         self.one(Op::Round(direction), lane, a)
     }
-    /// Fused multiply-add.
+    /// Value of a fused multiply-add.
     pub fn fused(&mut self, op: Op, lane: u8, a: Val, b: Val, c: Val) -> Val {
         self.make(op, lane, lane, 0, &[a, b, c])
     }
@@ -53,15 +53,15 @@ impl Vir {
         let to = if self.masks() { 0 } else { lane };
         self.make(op, lane, to, lane, &[a, b])
     }
-    /// A float comparison.
+    /// Mask of a float comparison.
     pub fn compare(&mut self, lane: u8, a: Val, b: Val, predicate: Predicate) -> Val {
         self.mask_from(Op::Compare(predicate), lane, a, b)
     }
-    /// Integer `a = b`.
+    /// Mask of integer `a = b`.
     pub fn int_eq(&mut self, lane: u8, a: Val, b: Val) -> Val {
         self.mask_from(Op::IntEq, lane, a, b)
     }
-    /// Integer `a > b`.
+    /// Mask of integer `a > b`.
     pub fn int_gt(&mut self, lane: u8, a: Val, b: Val, signed: bool) -> Val {
         if signed {
             return self.mask_from(Op::IntGt, lane, a, b);
@@ -99,23 +99,23 @@ impl Vir {
         let b = self.mask_to(b, lane);
         self.two(v, lane, a, b)
     }
-    /// `a` and `b`
+    /// Mask `a` and `b`.
     pub fn mask_and(&mut self, a: Val, b: Val) -> Val {
         self.mask_op(Op::MaskAnd, Op::And, a, b)
     }
-    /// `a` or `b`
+    /// Mask `a` or `b`.
     pub fn mask_or(&mut self, a: Val, b: Val) -> Val {
         self.mask_op(Op::MaskOr, Op::Or, a, b)
     }
-    /// `a` xor `b`
+    /// Mask `a` xor `b`.
     pub fn mask_xor(&mut self, a: Val, b: Val) -> Val {
         self.mask_op(Op::MaskXor, Op::Xor, a, b)
     }
-    /// `b` and not `a`
+    /// Mask `b` and not `a`.
     pub fn mask_andn(&mut self, a: Val, b: Val) -> Val {
         self.mask_op(Op::MaskAndNot, Op::AndNot, a, b)
     }
-    /// Not `a`
+    /// Mask not `a`.
     pub fn mask_not(&mut self, a: Val) -> Val {
         if self.masks() {
             return self.make(Op::MaskNot, 8, 0, 0, &[a]);
@@ -132,7 +132,7 @@ impl Vir {
             self.constant(if v { u32::MAX as u64 } else { 0 }, 4)
         }
     }
-    /// `m ? a : b`
+    /// Value `m ? a : b`.
     pub fn pick(&mut self, lane: u8, m: Val, a: Val, b: Val) -> Val {
         if a == b {
             return a;
@@ -151,11 +151,11 @@ impl Vir {
         let s = self.with_const(Op::And, lane, s, 1 << (lane * 8 - 1));
         self.two(Op::Or, lane, a, s)
     }
-    /// Clears the sign bit.
+    /// Value with the sign bit cleared.
     pub fn abs_float(&mut self, lane: u8, a: Val) -> Val {
         self.with_const(Op::And, lane, a, (1 << (lane * 8 - 1)) - 1)
     }
-    /// Inverts the sign bit.
+    /// Value with the sign bit inverted.
     pub fn neg_float(&mut self, lane: u8, a: Val) -> Val {
         self.with_const(Op::Xor, lane, a, 1 << (lane * 8 - 1))
     }

@@ -26,7 +26,7 @@ pub fn allocated((p, a): &(Program, Allocation)) -> Allocated<'_> {
 pub struct Emit<'a> {
     pub code: Linear,
     pub target: &'static Target,
-    /// The step being emitted.
+    /// Step that is being emitted.
     pub v: &'a Vir,
     pub accesses: &'a [Access],
     /// Distinguishes the steps of a function in the ids of pool vectors that are specific to a step.
@@ -90,14 +90,14 @@ impl<'a> Emit<'a> {
     pub fn arg(&self, access: u16, word: i32) -> Mem {
         at(Gpr::Args, (access as i32 * ACCESS_WORDS as i32 + word) * 8)
     }
-    /// A frame vector of the step.
+    /// Memory operand of a frame vector of the step.
     pub fn slot_at(&self, slot: u64) -> Mem {
         if let Source::Value(value) = self.v.slots[slot as usize].source {
             return self.value_at(value);
         }
         frame(self.slots + 64 * slot as i32)
     }
-    /// A value of the row.
+    /// Memory operand of a row value.
     pub fn value_at(&self, value: u16) -> Mem {
         at(Gpr::Values, 64 * value as i32)
     }
@@ -138,7 +138,7 @@ impl<'a> Emit<'a> {
         }
     }
 
-    /// Loads a value from its home.
+    /// Emits the load of a value from its home in memory.
     pub fn reload(&mut self, of: Allocated, val: Val, to: u8) {
         let from = self.home(of, val);
         match (of.0.insts[val.at()].class, from) {
@@ -147,7 +147,7 @@ impl<'a> Emit<'a> {
         }
     }
 
-    /// Emits the steps of a program.
+    /// Emits the machine operations of a program.
     pub fn steps(&mut self, prog: Allocated) {
         self.code.lines.reserve(prog.1.steps.len());
         for s in &prog.1.steps {

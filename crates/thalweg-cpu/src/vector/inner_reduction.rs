@@ -44,7 +44,7 @@ pub struct CompiledPhase {
 
 /// A row body, ready to be emitted.
 pub struct Reduction {
-    /// Its phases.
+    /// Phases of the body.
     pub phases: Vec<CompiledPhase>,
     /// Accesses of all phases, buffers included.
     pub accesses: Vec<Access>,

@@ -72,7 +72,7 @@ pub enum Rounding {
 /// Form of elements in memory, against that in lanes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Memory {
-    /// As in lanes.
+    /// Same format as in lanes.
     Same,
     /// Narrow integers: a load extends them by their sign.
     Signed,
@@ -408,7 +408,7 @@ impl Hasher for Mix {
 pub struct Vir {
     /// The instruction set.
     pub target: &'static Target,
-    /// Points per step.
+    /// Number of points per step.
     pub lanes: usize,
     /// Instructions, one per value.
     pub insts: Vec<Inst>,
@@ -420,7 +420,7 @@ pub struct Vir {
     pub folds: Vec<Accumulate>,
     /// Loops with data-dependent trip counts.
     pub loops: Vec<LoopIteration>,
-    /// In a loop iteration, the mask of active lanes.
+    /// Mask of active lanes, in a loop iteration.
     pub active: Option<Val>,
     /// Vectors of the constant pool, each as long as a register.
     pub tables: Vec<Vec<u8>>,
@@ -483,7 +483,7 @@ impl Vir {
         self.push(Inst { op, width, imm, nargs, lane, args: a, aux: 0, class, step: 0 })
     }
 
-    /// An instruction without arguments.
+    /// Value of an instruction without arguments.
     pub fn leaf(&mut self, op: Op, lane: u8, imm: u8, aux: u64) -> Val {
         let class = if lane == 0 { Class::Mask } else { Class::Vector };
         let width = if lane == 0 { 0 } else { self.width(lane) };
@@ -495,7 +495,7 @@ impl Vir {
         self.leaf(Op::Const, lane, 0, bits)
     }
 
-    /// A vector of the constant pool.
+    /// Value that is a vector of the constant pool.
     pub fn table(&mut self, mut bytes: Vec<u8>, lane: u8) -> Val {
         bytes.resize(self.target.vector_bytes, 0);
         let at = self.tables.iter().position(|t| *t == bytes).unwrap_or_else(|| {
@@ -505,7 +505,7 @@ impl Vir {
         self.leaf(Op::Table, lane, 0, at as u64)
     }
 
-    /// A vector of the frame.
+    /// Value that is a vector of the frame.
     pub fn slot(&mut self, slot: Slot) -> Val {
         let at = self.slots.iter().position(|s| *s == slot).unwrap_or_else(|| {
             self.slots.push(slot);

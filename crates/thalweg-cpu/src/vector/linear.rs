@@ -31,7 +31,7 @@ pub enum Gpr {
     Pointer(u8),
 }
 
-/// `[base + index·scale + disp]`
+/// Memory operand `[base + index·scale + disp]`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mem {
     pub base: Gpr,
@@ -39,12 +39,12 @@ pub struct Mem {
     pub disp: i32,
 }
 
-/// `[base + disp]`
+/// Memory operand `[base + disp]`.
 pub fn at(base: Gpr, disp: i32) -> Mem {
     Mem { base, index: None, disp }
 }
 
-/// A place of the frame.
+/// Memory operand in the frame.
 pub fn frame(disp: i32) -> Mem {
     at(Gpr::Stack, disp)
 }
@@ -379,23 +379,23 @@ impl Linear {
     pub fn bind(&mut self, label: Label) {
         self.push(Line::Bind(label));
     }
-    /// Loads a word.
+    /// Appends a load of a word.
     pub fn load(&mut self, to: Gpr, from: Mem) {
         self.push(Line::LoadWord { to, from, bytes: 8 });
     }
-    /// Stores a word.
+    /// Appends a store of a word.
     pub fn store(&mut self, to: Mem, from: Gpr) {
         self.push(Line::StoreWord { to, from });
     }
-    /// Adds a constant to a register.
+    /// Appends the addition of a constant to a register.
     pub fn add_const(&mut self, to: Gpr, value: i32) {
         self.push(Line::AddConst { to: Word::Reg(to), value });
     }
-    /// Computes an address.
+    /// Appends the computation of an address.
     pub fn address(&mut self, to: Gpr, of: Mem) {
         self.push(Line::Address { to, of });
     }
-    /// Jumps by a comparison of registers.
+    /// Appends a conditional jump by a comparison of registers.
     pub fn branch(&mut self, cond: Cond, left: Gpr, right: Gpr, to: Label) {
         self.push(Line::Branch { cond, left: Word::Reg(left), right: Right::Reg(right), to });
     }
@@ -407,15 +407,15 @@ impl Linear {
     pub fn branch_frame(&mut self, cond: Cond, offset: i32, right: i32, to: Label) {
         self.push(Line::Branch { cond, left: Word::Mem(frame(offset)), right: Right::Imm(right), to });
     }
-    /// Loads a whole vector register.
+    /// Appends a load of a whole vector register.
     pub fn load_vector(&mut self, to: u8, from: Mem) {
         self.push(Line::LoadVector { to, from: Operand::Mem(from) });
     }
-    /// Stores a whole vector register.
+    /// Appends a store of a whole vector register.
     pub fn store_vector(&mut self, to: Mem, from: u8) {
         self.push(Line::StoreVector { to, from });
     }
-    /// Sets every lane of a register to a constant.
+    /// Appends a line that sets every lane of a register to a constant.
     pub fn constant(&mut self, to: u8, bits: u64, lane: u8) {
         self.push(Line::Constant { to, bits, lane });
     }

@@ -10,9 +10,9 @@ use super::schedule::{self, Program};
 
 /// Code of a loop.
 pub struct LoopCode {
-    /// One iteration.
+    /// Instructions of one iteration.
     pub program: Program,
-    /// Its register allocation.
+    /// Register allocation of the iteration.
     pub allocation: Allocation,
     /// Nested loops.
     pub inner: Vec<LoopCode>,

@@ -22,7 +22,7 @@ pub enum Unsupported {
     Fold(Monoid, DType),
     /// No instructions for the conversion.
     Cast(DType, DType),
-    /// A store that is not contiguous.
+    /// Store that is not contiguous.
     Store(AccessClass),
     /// A node of row bodies where it is not supported: in a map, or a mapped access in a phase that runs once per row.
     Rows,

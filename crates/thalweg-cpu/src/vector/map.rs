@@ -21,9 +21,9 @@ pub type Allocated = (Program, Allocation);
 pub struct Map {
     /// The prepared body.
     pub body: Body,
-    /// One step.
+    /// Instructions of one step.
     pub v: Vir,
-    /// The main loop.
+    /// Main loop.
     pub main: Allocated,
     /// A single step, if the main loop has several copies.
     pub single: Option<Allocated>,

@@ -10,48 +10,48 @@ use super::ir::target::{Operands, Target};
 use super::ir::{Class, Inst, Op, Val};
 use super::schedule::Program;
 
-/// Location that an argument is read from.
+/// Location that an instruction reads an argument from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Loc {
-    /// A register.
+    /// Register with that index.
     Reg(u8),
-    /// The value's home in memory: constant pool, frame slot or spill slot.
+    /// Home of the value in memory: constant pool, frame slot or spill slot.
     Home,
 }
 
-/// One machine operation.
+/// Machine operation that the allocator emits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     /// The instruction at `at`. `overwritten` is the argument whose register the result takes over, where an
     /// instruction must take over one; `memory` the argument that it was given from memory (which may be in a register
     /// since).
     Run { at: u32, dst: u8, vals: [Val; 3], locs: [Loc; 3], overwritten: Option<u8>, memory: Option<u8> },
-    /// Loads a value from its home.
+    /// Loads a value from its home in memory.
     Reload { val: Val, reg: u8 },
-    /// Loads a value from its home into a register that the next instruction overwrites.
+    /// Loads a value from its home in memory into a register that the next instruction overwrites.
     Fresh { val: Val, reg: u8 },
     /// Copies a value's register into one that the next instruction overwrites.
     Copy { val: Val, from: u8, to: u8 },
-    /// Stores a value to its home.
+    /// Stores a value to its home in memory.
     Spill { val: Val, reg: u8 },
 }
 
 /// Registers that the allocator may use.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Vector registers, from 0.
+    /// Number of vector registers, numbered from 0.
     pub vectors: usize,
-    /// Mask registers, from 1.
+    /// Number of mask registers, numbered from 1.
     pub masks: usize,
 }
 
 /// Machine operations of a program.
 pub struct Allocation {
-    /// In execution order.
+    /// Operations in execution order.
     pub steps: Vec<Step>,
     /// Number of spill slots.
     pub places: u32,
-    /// Spill slot of a value.
+    /// Spill slot of each value, if it has one.
     pub home: Vec<Option<u32>>,
     /// Number of spill stores.
     pub spills: usize,
@@ -252,7 +252,7 @@ impl Alloc<'_> {
         }
     }
 
-    /// Stores a value to its home, if it is still needed and not there yet.
+    /// Stores a value to its home in memory, if it is still needed and not there yet.
     fn spill(&mut self, v: Val) {
         let Some(reg) = self.reg[v.at()] else { return };
         if self.p.insts[v.at()].invariant() || self.dies(v) || self.out.home[v.at()].is_some() {

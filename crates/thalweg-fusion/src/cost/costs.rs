@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 use thalweg_ir::DType;
 use thalweg_kernel::Machine;
 
-/// Nanoseconds per byte at one memory level, given by the bytes in use.
+/// Cost of memory traffic at one level, identified by the bytes in use.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Level {
-    /// Bytes in use: the footprint of a segment, or of data that is read repeatedly.
+    /// Bytes in use at which the costs hold: the footprint of a segment, or of data that is read repeatedly.
     pub footprint: u64,
     /// Nanoseconds per byte read by one thread.
     pub read: f64,
@@ -25,13 +25,13 @@ pub struct Costs {
     /// Launch of an empty kernel, including the stream's work for it: memory for the result, counters. Measured with
     /// one point.
     pub launch: f64,
-    /// Each further box of a kernel in boxes.
+    /// Each additional box of a kernel in boxes.
     pub boxed: f64,
-    /// Threads that a launch may use.
+    /// Maximum number of threads that a launch may use.
     pub threads: u32,
-    /// Time until a sleeping thread takes part.
+    /// Latency until a sleeping thread takes part in a launch.
     pub wake: f64,
-    /// Work (on one thread) from which a launch uses more than one.
+    /// Minimum work, on one thread, at which a launch uses several threads.
     pub parallel: f64,
     /// Memory levels by bytes in use, ascending; interpolated over the logarithm between them. Measured by adding and
     /// by copying.
@@ -40,19 +40,19 @@ pub struct Costs {
     pub overlap: f64,
     /// Addition, product, comparison or select. Measured by a chain of them.
     pub simple: f64,
-    /// Division or square root.
+    /// Division or square root, per element.
     pub divide: f64,
     /// Elementary function, per addition in its cost in the operation table. Measured with several.
     pub special: f64,
     /// Elementary function in f64, per element and addition in its cost.
     pub special_wide: f64,
-    /// Conversion.
+    /// Conversion between dtypes, per element.
     pub convert: f64,
     /// Operation without a vector form, per addition in its cost in the operation table.
     pub slow: f64,
-    /// Slowdown of everything else in a kernel without vector code.
+    /// Slowdown factor of the rest of a kernel without vector code.
     pub portable: f64,
-    /// Slowdown of a strided, mapped or gathered element of fewer than 4 bytes.
+    /// Slowdown factor of a strided, mapped or gathered element of fewer than 4 bytes.
     pub narrow: f64,
     /// Element folded along a row (inner axis).
     pub fold: f64,
@@ -62,7 +62,8 @@ pub struct Costs {
     pub scan: f64,
     /// Element that is sorted.
     pub sort: f64,
-    /// Element of a transposed operand. The following four are elements of other kinds of access.
+    /// Element of a transposed operand. This and the following four are additional costs per element of non-contiguous
+    /// accesses.
     pub transposed: f64,
     /// Element of a transposed operand whose neighbours are a multiple of 1,024 bytes apart.
     pub conflicting: f64,
@@ -72,7 +73,7 @@ pub struct Costs {
     pub mapped: f64,
     /// Gathered element.
     pub gathered: f64,
-    /// Run of neighbouring points, however short: loop overhead, and a vector that is not full.
+    /// Run of neighbouring points, however short: loop overhead, and a partly filled vector.
     pub run: f64,
     /// Call of the generated code.
     pub call: f64,
@@ -84,23 +85,23 @@ pub struct Costs {
     pub row_fold: f64,
     /// Arithmetic once per row, per addition.
     pub once: f64,
-    /// Number of registers for values.
+    /// Number of vector registers available for values.
     pub registers: u32,
-    /// Value beyond the number of registers, per point.
+    /// Spilled value (one beyond `registers`), per point.
     pub spill: f64,
     /// Multiply-add in a matrix product: of f32, f64, bf16, f16, bytes, other integers, and f32 that may be rounded to
     /// TF32.
     pub multiply: [f64; 7],
-    /// Each product of a batch.
+    /// Overhead of each product of a batch.
     pub product: f64,
     /// Element of a right operand that is repacked for a block of rows, in additions. Not measured.
     #[serde(default = "packing")]
     pub packing: f64,
-    /// Byte of a computed operand, where large products read it from memory. Not measured.
+    /// Byte of a computed operand of a large product, which is written to memory and read back. Not measured.
     #[serde(default)]
     pub factor: f64,
-    /// Cost of a row's byte that a later pass needs again, relative to one read from where it stays: below 1 if rows
-    /// stay in registers.
+    /// Cost of rereading a byte of a row in a later pass, relative to reading it from the memory level where it is.
+    /// Below 1 if rows stay in registers.
     pub again: f64,
     /// Value that a scatter writes.
     pub scattered: f64,
@@ -110,7 +111,7 @@ pub struct Costs {
     /// Whether GEMM packing reads a padded operand in place, like an unpadded one.
     #[serde(default = "yes")]
     pub borders: bool,
-    /// Facts by which programs are cut. Not measured and not saved: the device says them.
+    /// Machine facts that determine how programs cut a kernel. Neither measured nor saved: the device reports them.
     #[serde(skip)]
     pub machine: Machine,
 }
@@ -119,7 +120,7 @@ fn yes() -> bool {
     true
 }
 
-/// Two additions: one read and one write.
+/// Default cost of packing an element, in additions: one read and one write.
 fn packing() -> f64 {
     2.0
 }
@@ -283,7 +284,7 @@ impl Costs {
         }
     }
 
-    /// All constants: levels first, then the others.
+    /// References to all constants: levels first, then the others.
     fn numbers(&mut self) -> Vec<&mut f64> {
         let levels = self.levels.iter_mut();
         let mut all: Vec<&mut f64> =
@@ -328,7 +329,7 @@ impl Costs {
         all
     }
 
-    /// Constants clamped to within that factor of those of `other`.
+    /// Constants clamped to within the factor `factor` of those of `other`.
     pub fn near(mut self, other: &Costs, factor: f64) -> Costs {
         let mut other = other.clone();
         for (own, other) in self.numbers().into_iter().zip(other.numbers()) {

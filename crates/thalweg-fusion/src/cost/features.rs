@@ -13,11 +13,11 @@ use thalweg_kernel::{
 
 /// Bytes of a cache line.
 const LINE: u64 = 64;
-/// Period in points up to which a repeating run is staged for a row at next to no cost.
+/// Maximum period, in points, of a repeating run that is staged once for a row at next to no cost.
 const MAX_STAGED_PERIOD: usize = 256;
-/// Columns above which cache conflicts of a stride matter.
+/// Maximum number of columns at which cache conflicts of a stride do not matter.
 const MIN_CONFLICT_COLUMNS: usize = 32;
-/// Points of a chunk that one thread takes; smaller work is not split.
+/// Points of a chunk, the unit of work of one thread; smaller work is not split.
 const CHUNK: u64 = 32 << 10;
 /// Number of calls that take as long as filling a table for a short run of a row.
 const TABLE_CALLS: u64 = 4;
@@ -27,7 +27,7 @@ const TABLE_CALLS: u64 = 4;
 pub enum AccessKind {
     /// Neighbouring elements, one after another.
     Contiguous,
-    /// One element for a whole run.
+    /// One element for a whole run of points.
     Uniform,
     /// Strided, with the elements between used by neighbouring runs: a transposed view.
     Transposed,
@@ -41,52 +41,54 @@ pub enum AccessKind {
     Gathered,
 }
 
-/// Traffic of one access.
+/// Traffic of one access in a launch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Traffic {
     /// Access pattern.
     pub access: AccessKind,
-    /// Whether it is written.
+    /// Whether the access writes.
     pub write: bool,
     /// Bytes moved from or to memory: distinct elements, and the unused rest of their cache lines.
     pub bytes: u64,
-    /// Bytes read again, because several points need an element.
+    /// Bytes reread because several points need the same element.
     pub again: u64,
     /// Elements moved, over all points and passes; 0 for a uniform access.
     pub elements: u64,
-    /// Whether elements have fewer than 4 bytes: if strided, they are extracted from words.
+    /// Whether elements have fewer than 4 bytes; strided ones are then extracted from 4-byte words.
     pub narrow: bool,
 }
 
-/// Rows of a row kernel.
+/// Cost features of the rows of a row kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct RowFeatures {
-    /// Inner-axis reduction: vectors hold neighbours of one row. Otherwise outer-axis: they hold neighbouring rows.
+    /// Orientation. `true`, inner-axis reduction: the lanes of a vector are neighbours in one row. `false`, outer-axis:
+    /// they are points of neighbouring rows.
     pub along: bool,
     /// Number of rows.
     pub rows: u64,
-    /// Points of a row.
+    /// Number of points of a row.
     pub row: u64,
     /// Number of passes over each row.
     pub passes: u32,
     /// Number of folds.
     pub folds: u32,
-    /// Bytes that later passes read again, and that are buffered between passes.
+    /// Bytes that later passes reread, plus bytes written to and read from buffers between passes.
     pub again: u64,
-    /// Bytes of the data reread before the next row or strip: they determine the cache level that `again` comes from.
+    /// Bytes of the data reread before the next row or strip begins. They determine the cache level that `again` is
+    /// read from.
     pub near: u64,
-    /// Independent chunks: strips of an outer-axis kernel; rows, or spans of them, of an inner-axis one.
+    /// Number of independent chunks: strips of an outer-axis kernel; rows, or spans of them, of an inner-axis one.
     pub chunks: u64,
-    /// Calls of the generated code.
+    /// Number of calls of the generated code.
     pub calls: u64,
-    /// Whether points across narrow rows run as one.
+    /// Whether adjacent narrow rows are processed as one long row.
     pub joined: bool,
 }
 
-/// Matrix product.
+/// Cost features of a matrix product.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Product {
-    /// Dtype.
+    /// Dtype of the operands.
     #[serde(serialize_with = "name")]
     pub dtype: DType,
     /// Number of multiply-adds.
@@ -102,33 +104,33 @@ pub struct Product {
 /// Cost features of a kernel: everything that its time depends on.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct CostFeatures {
-    /// Points of its domain.
+    /// Number of points of its domain.
     pub points: u64,
     /// Number of boxes of a [`Kernel::Boxes`]; else 1.
     pub boxes: u32,
-    /// Number of runs of neighbouring points over all calls; a transposed or short domain has many.
+    /// Number of runs of neighbouring points, over all calls. A transposed or short domain has many.
     pub runs: u64,
-    /// Calls of the generated code.
+    /// Number of calls of the generated code.
     pub calls: u64,
-    /// Chunks that threads can share.
+    /// Number of chunks that can be divided among threads.
     pub chunks: u64,
     /// One entry per access that has an operand.
     pub traffic: Vec<Traffic>,
-    /// Arithmetic.
+    /// Arithmetic by class.
     pub work: Work,
     /// Maximum number of live values.
     pub alive: u32,
-    /// Rows of a row kernel.
+    /// Features of the rows, for a row kernel.
     pub rows: Option<RowFeatures>,
-    /// Product of a contraction.
+    /// Features of the product, for a contraction.
     pub product: Option<Product>,
-    /// Elements of right operands that are repacked for each block of rows.
+    /// Number of elements of right operands that are repacked, over all blocks of rows.
     pub packed: u64,
-    /// Bytes of computed operands.
+    /// Bytes of operands that prologues compute.
     pub factors: u64,
-    /// Values that a scatter writes.
+    /// Number of values that a scatter writes.
     pub scattered: u64,
-    /// Whether no vector code can be emitted for it.
+    /// Whether no vector code can be emitted for the kernel.
     pub portable: bool,
     /// Whether weights between two products are computed in one pass from scores in registers, where possible: see
     /// [`Costs::one_pass`].
@@ -262,7 +264,7 @@ fn rows(body: &Body, orientation: Orientation, g: &RowGeometry, left: &mut [u64]
             !access.per_row && access.class != AccessClass::Contiguous
         });
     } else {
-        // 32 adjacent points of a strip run as one.
+        // 32 adjacent points of a strip are processed as one run.
         f.runs += if r.joined { row_runs.div_ceil(lanes) } else { row_runs };
         // The lanes of each fold start from the identity, and are combined at the end.
         f.work.fold += rows * row.div_ceil(order::BLOCK as u64) * row.min(lanes) * counted.folds as u64;
@@ -383,7 +385,7 @@ fn traffic(
     }
 }
 
-/// Access pattern where the lanes of a vector go along dimension `lane`, and bytes moved per byte used.
+/// Access pattern where the lanes of a vector go along dimension `lane`; and the ratio of bytes moved to bytes used.
 fn way(
     class: AccessClass,
     at: &AccessGeometry,
@@ -398,7 +400,7 @@ fn way(
         AccessClass::Contiguous if at.map.as_ref().is_some_and(|m| m.period() > MAX_STAGED_PERIOD) => {
             return (AccessKind::Mapped, 1);
         }
-        // Reversed on the way into the lanes, at no memory cost.
+        // Reversed while loaded into lanes, at no memory cost.
         AccessClass::Contiguous | AccessClass::Reversed => return (AccessKind::Contiguous, 1),
         AccessClass::Strided => {}
     }
@@ -417,7 +419,7 @@ fn way(
     (way, spread)
 }
 
-/// Adds operands that are traversed once.
+/// Adds the traffic of operands that are traversed once, in order.
 fn contiguous(left: &[u64], reads: usize, f: &mut CostFeatures) {
     f.traffic.extend(left.iter().enumerate().map(|(i, &bytes)| Traffic {
         access: AccessKind::Contiguous,

@@ -30,27 +30,27 @@ pub struct Work {
     /// Operations without a vector form: erf and powers in f64, divisions of 64-bit integers. Weighted by their cost in
     /// the operation table.
     pub slow: u64,
-    /// Elements folded.
+    /// Number of elements folded.
     pub fold: u64,
-    /// Elements of running sums, products, maxima and minima.
+    /// Number of elements of running sums, products, maxima and minima.
     pub scan: u64,
-    /// Elements sorted, or combined by a function (log-sum-exp).
+    /// Number of elements sorted, or scanned by a function (log-sum-exp).
     pub sort: u64,
     /// Evaluations once per row, in additions.
     pub once: u64,
 }
 
-/// Counts of a body.
+/// Counts of a body's nodes and passes.
 pub(super) struct NodeCounts {
     /// Number of passes that read each access; 0 if it is not read.
     pub loads: Vec<u32>,
-    /// Bytes per point that passes write to and read from their own buffers.
+    /// Bytes per point that passes write to and read from buffers.
     pub kept: u64,
-    /// Bytes per point that such buffers hold.
+    /// Bytes per point that the buffers between passes occupy.
     pub held: u64,
-    /// Passes over the points.
+    /// Number of passes over the points.
     pub passes: u32,
-    /// Folds.
+    /// Number of folds.
     pub folds: u32,
     /// Arithmetic of all points.
     pub work: Work,
@@ -146,7 +146,7 @@ fn body_is_wide(body: &Body) -> bool {
     })
 }
 
-/// Conversions at a store; bf16 and f16 also need rounding.
+/// Number of conversions at a store: bf16 and f16 also need rounding.
 fn narrowing(dtype: DType) -> u64 {
     match dtype {
         DType::BF16 | DType::F16 => 2,
@@ -226,7 +226,7 @@ fn is_by_row(body: &Body, passes: &Passes, id: NodeId) -> bool {
     !body.strict && !body.folds.is_empty() && passes.once(divisor) && passes.level(divisor) > 0
 }
 
-/// Whether a sum contracts a product that nothing else needs: one instruction.
+/// Whether a sum absorbs a product that nothing else needs: both become one fused multiply-add.
 fn takes_product(body: &Body, passes: &Passes, id: NodeId) -> bool {
     let product =
         |a: NodeId| matches!(body.nodes[a.index()], Node::Element { op: ElementOp::Mul, .. }) && passes.uses(a) == 1;

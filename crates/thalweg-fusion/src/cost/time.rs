@@ -3,7 +3,8 @@
 use super::costs::{Costs, Level};
 use super::features::{AccessKind, CostFeatures};
 
-/// Slope of the time where more threads join: they take over the additional work, but never all of it.
+/// Slope of the predicted time in the range where more threads join: they take over the additional work, but never all
+/// of it.
 const RISE: f64 = 0.05;
 
 /// Index of the memory level at which conflicting accesses are measured.
@@ -29,7 +30,7 @@ impl Costs {
         (((fixed + work) * 1e3) as u64).max(1)
     }
 
-    /// Lower bound in picoseconds for that many launches which read and write that many bytes, whatever else they do.
+    /// Lower bound in picoseconds for any kernels with that many launches that read and write that many bytes.
     pub(crate) fn least(&self, launches: u64, read: u64, written: u64, footprint: u64) -> u64 {
         let level = self.level(footprint);
         let moved = read as f64 * level.read_all.min(level.read) + written as f64 * level.write_all.min(level.write);
@@ -45,7 +46,8 @@ impl Costs {
         ((additions as f64 * addition + read as f64 * level.read.max(level.read_all)) * 2e3) as u64
     }
 
-    /// Blends one thread below the threshold with several above it, without a jump down in between.
+    /// Predicted time between one thread (`alone`) and several (`shared`): below the threshold one thread, above it a
+    /// blend that never decreases with the work.
     fn spread(&self, alone: f64, shared: f64) -> f64 {
         let start = self.wake + self.parallel / 2.0;
         if alone <= start {

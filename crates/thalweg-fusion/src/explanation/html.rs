@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::fmt::Write;
 use thalweg_kernel::Residence;
 
-/// Maximum operations drawn; a longer segment shows its first ones and says so.
+/// Maximum number of operations drawn. A longer segment shows its first ones and says so.
 const DRAWN: usize = 400;
 /// Size of a box, gap between rows, and outer margin, in pixels.
 const WIDTH: f64 = 150.0;
@@ -66,7 +66,7 @@ fn overview(out: &mut String, run: &Totals, unfused: &Totals) {
         ("peak in use", run.peak, unfused.peak, true),
     ];
     for (name, a, b, is_bytes) in rows {
-        // Only what has run was measured.
+        // The unfused variant has not run, so it has no measured totals.
         let measured = name.ends_with("says");
         let show = |n: usize| if is_bytes { bytes(n) } else { n.to_string() };
         let share = |n: usize| 100.0 * n as f64 / a.max(b).max(1) as f64;
@@ -145,7 +145,7 @@ fn segment(out: &mut String, number: usize, s: &SegmentReport) {
     }
 }
 
-/// Table of the plans that competed, if any.
+/// Writes the table of the plans that competed, if any.
 fn autotuning(out: &mut String, candidates: &[Candidate]) {
     if candidates.is_empty() {
         return;
@@ -166,7 +166,7 @@ fn autotuning(out: &mut String, candidates: &[Candidate]) {
     out.push_str("</table></section>");
 }
 
-/// Deferred results, if any.
+/// Writes the deferred results, if any.
 fn deferred(out: &mut String, s: &SegmentReport) {
     if s.deferred.is_empty() {
         return;
@@ -179,7 +179,7 @@ fn deferred(out: &mut String, s: &SegmentReport) {
     out.push_str("</p></section>");
 }
 
-/// Results that only a tape holds, if any.
+/// Writes the results that only a tape holds, if any.
 fn saved_values(out: &mut String, s: &SegmentReport) {
     if !s.recomputed.is_empty() {
         let n = s.recomputed.len();
@@ -209,7 +209,7 @@ fn saved_values(out: &mut String, s: &SegmentReport) {
     out.push_str("</table></section>");
 }
 
-/// Graph: inputs and operations as boxes, arguments as lines.
+/// Writes the graph as SVG: inputs and operations as boxes, arguments as lines.
 fn graph(out: &mut String, s: &SegmentReport) {
     let inputs = s.inputs.len();
     let shown = s.operations.len().min(DRAWN);
@@ -272,7 +272,7 @@ fn top(layer: usize) -> f64 {
     MARGIN + layer as f64 * (HEIGHT + GAP_Y)
 }
 
-/// Line from box to box through the points between them.
+/// Writes a line from box to box through the points between them.
 fn line(from: SlotCentre, way: &[SlotCentre], to: SlotCentre) -> String {
     let x = |p: SlotCentre| MARGIN + p.x;
     let mut at = (x(from), top(from.layer) + HEIGHT);
@@ -289,7 +289,7 @@ fn line(from: SlotCentre, way: &[SlotCentre], to: SlotCentre) -> String {
     path
 }
 
-/// Label below a box, with a background that hides the lines behind it.
+/// Writes a label below a box, with a background that hides the lines behind it.
 fn label(out: &mut String, (x, y): (f64, f64), text: &str) {
     let width = 6.4 * text.len() as f64 + 4.0;
     let _ = write!(
@@ -347,7 +347,7 @@ fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Resources that a kernel takes of a GPU, shown below its name.
+/// Description of the GPU resources that a kernel uses, shown below its name.
 fn residence(r: Residence) -> String {
     let spilled =
         if r.spilled_bytes > 0 { format!(", {} spilled", bytes(r.spilled_bytes as usize)) } else { String::new() };

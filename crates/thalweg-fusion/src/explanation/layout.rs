@@ -17,11 +17,11 @@ pub(super) struct SlotCentre {
     pub layer: usize,
 }
 
-/// Positions of a graph.
+/// Computed layout of a graph.
 pub(super) struct Layout {
-    /// Position of each node.
+    /// Centre of each node.
     pub nodes: Vec<SlotCentre>,
-    /// For each node and each of its arguments, the points that the line between them goes through.
+    /// Points that the line between a node and an argument goes through, for each node and each of its arguments.
     pub ways: Vec<Vec<Vec<SlotCentre>>>,
     /// Width of the page.
     pub width: f64,
@@ -29,7 +29,7 @@ pub(super) struct Layout {
     pub layers: usize,
 }
 
-/// Nodes, followed by the slots of long lines.
+/// Items that are placed in rows: the nodes, then the slots of long lines.
 struct Items {
     layer: Vec<usize>,
     /// Neighbours in the row above and in the row below.
@@ -38,7 +38,7 @@ struct Items {
     nodes: usize,
 }
 
-/// Layout of a graph of boxes of that width.
+/// Lays out a graph of boxes of width `box_width`.
 pub(super) fn layout(arguments: &[Vec<usize>], box_width: f64) -> Layout {
     let n = arguments.len();
     let layer = layers(arguments);
@@ -66,7 +66,7 @@ pub(super) fn layout(arguments: &[Vec<usize>], box_width: f64) -> Layout {
     }
 }
 
-/// Layer of each node: one below its lowest argument; a source is just above its first use rather than at the top.
+/// Layer of each node: one below its lowest argument. A source is just above its first use rather than at the top.
 fn layers(arguments: &[Vec<usize>]) -> Vec<usize> {
     let n = arguments.len();
     let mut layer = vec![0usize; n];
@@ -144,7 +144,7 @@ fn order(rows: &mut [Vec<usize>], items: &Items) {
     }
 }
 
-/// Positions along the rows: close to the neighbours, as far as order and widths allow.
+/// Horizontal positions along the rows: close to the neighbours, as far as order and widths allow.
 fn place(rows: &[Vec<usize>], items: &Items, box_width: f64) -> Vec<f64> {
     let half = |i: usize| if i >= items.nodes { LINE } else { box_width / 2.0 };
     let apart = |a: usize, b: usize| half(a) + half(b) + GAP;

@@ -30,14 +30,14 @@ pub struct Explanation {
     pub segments: Vec<SegmentReport>,
 }
 
-/// Kernels and bytes of one variant of running something.
+/// Totals of kernels and bytes for one way of running segments, fused or unfused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Totals {
-    /// Kernels launched.
+    /// Number of kernels launched.
     pub kernels: usize,
     /// Bytes of distinct elements that kernels read, according to the plan.
     pub bytes_read: usize,
-    /// Bytes that they write, according to the plan.
+    /// Bytes of the results that kernels write, according to the plan.
     pub bytes_written: usize,
     /// Bytes that the launches read from memory, as reported by the device: including scratch, second passes and
     /// repeated reads. 0 if nothing has run.
@@ -48,73 +48,74 @@ pub struct Totals {
     pub bytes_allocated: usize,
     /// Bytes of the arenas in which intermediates shared memory.
     pub arena: usize,
-    /// Maximum bytes in the arenas alive at once: a lower bound of their size.
+    /// Maximum bytes of the arenas that are live at once: a lower bound of their size.
     pub arena_live: usize,
-    /// Planned peak of memory in use, relative to the start; of several segments the largest.
+    /// Planned peak of memory in use, relative to the start; for several segments their maximum.
     pub peak: usize,
-    /// Launches repeated to stay below the memory limit.
+    /// Number of launches repeated to stay below the memory limit.
     pub repeated: usize,
 }
 
 /// Report of one segment.
 #[derive(Clone, Debug, Serialize)]
 pub struct SegmentReport {
-    /// Operations in the order of recording, after rewrites.
+    /// Operations, in the order of recording, after rewrites.
     pub operations: Vec<OperationReport>,
     /// Rewrites that were applied.
     pub rewrites: Vec<RewriteReport>,
-    /// Index of each recorded operation among `operations`, if rewrites changed it.
+    /// Index in `operations` of each recorded operation; `None` if no rewrite changed them.
     #[serde(skip)]
     places: Option<Vec<usize>>,
     /// Shapes and dtypes of the inputs.
     pub inputs: Vec<String>,
-    /// Kernels in the order of running.
+    /// Kernels, in the order of running.
     pub kernels: Vec<KernelReport>,
-    /// Kernel of each launch, in the order in which they ran.
+    /// Index of the kernel of each launch, in the order in which they ran.
     pub launched: Vec<usize>,
     /// Values passed between kernels through memory.
     pub edges: Vec<EdgeReport>,
-    /// Whether the plan was made for this run; otherwise it existed already.
+    /// Whether the plan was made for this run; `false` if it existed already.
     pub plan_made: bool,
-    /// Totals as it ran.
+    /// Totals of this run.
     pub totals: Totals,
-    /// Totals of one kernel per operation, without in-place reuse.
+    /// Totals of the same segment with one kernel per operation, without in-place reuse.
     pub unfused: Totals,
-    /// Plans that competed, the model's preferred one first; empty without autotuning.
+    /// Plans that competed in autotuning, the model's preferred one first; empty without autotuning.
     pub autotuning: Vec<Candidate>,
-    /// Operations whose results somebody holds but nobody ever read: deferred, and computed if somebody asks.
+    /// Deferred operations: somebody holds their results, but nobody ever read them. They are computed on demand.
     pub deferred: Vec<usize>,
-    /// Results that a backward pass in another segment will read, or that these depend on: written or dropped.
+    /// Decision for each result that only a backward pass in another segment will read, or that such results depend on:
+    /// saved or dropped.
     pub saved: Vec<SavedReport>,
-    /// Operations recorded again, for results that an earlier segment dropped.
+    /// Operations that recompute results which an earlier segment dropped (rematerialization).
     pub recomputed: Vec<usize>,
     /// Error of the segment, if it failed.
     pub error: Option<String>,
-    /// Why it ran beside the stream, once more, if it did: for results that had been deferred, or after a failure.
+    /// Reason for a run outside of the stream, if this was one: results that had been deferred, or a failure.
     pub rerun: Option<&'static str>,
 }
 
-/// Rewrite.
+/// Rewrite applied to a segment.
 #[derive(Clone, Debug, Serialize)]
 pub struct RewriteReport {
-    /// Description.
+    /// Description of the rewrite.
     pub what: String,
-    /// Operations that it was applied to.
+    /// Operations that the rewrite was applied to.
     pub operations: Vec<usize>,
 }
 
-/// Result that only a tape holds, or that such results are to be recomputed from.
+/// Decision about a result that only a gradient tape holds, or that such results are recomputed from.
 #[derive(Clone, Debug, Serialize)]
 pub struct SavedReport {
-    /// The operation.
+    /// Index of the operation.
     pub operation: usize,
-    /// Size in bytes.
+    /// Size of the result in bytes.
     pub bytes: usize,
-    /// Whether it is written; otherwise it is recomputed.
+    /// Whether the result is written; otherwise it is recomputed.
     pub written: bool,
-    /// Predicted nanoseconds to write it and read it once, at the price of its bytes.
+    /// Predicted nanoseconds to write the result and read it once, at the price of its bytes.
     pub saving_ns: u64,
-    /// Predicted nanoseconds to recompute it from available values.
+    /// Predicted nanoseconds to recompute the result from available values.
     pub recompute_ns: u64,
 }
 
@@ -129,24 +130,24 @@ pub struct Candidate {
     pub measured_ns: u64,
     /// Number of timed runs.
     pub runs: usize,
-    /// Values spilled from registers, if the device reports it.
+    /// Number of values spilled from registers, if the device reports it.
     pub spills: Option<usize>,
-    /// Whether it was chosen.
+    /// Whether the plan was chosen.
     pub chosen: bool,
 }
 
-/// Operation of a segment.
+/// Report of one operation of a segment.
 #[derive(Clone, Debug, Serialize)]
 pub struct OperationReport {
-    /// Name.
+    /// Name of the operation.
     pub name: &'static str,
     /// Dtype and shape of the result, as `f32[2, 3]`.
     pub result: String,
-    /// Arguments: `%n` an operation, `inN` an input, else a scalar's value.
+    /// Arguments as text: `%n` for an operation, `inN` for an input, else a scalar's value.
     pub arguments: Vec<String>,
-    /// Kernels that compute it; empty for unused results and for views, which only relabel memory.
+    /// Indices of the kernels that compute it; empty for unused results and for views, which only relabel memory.
     pub kernels: Vec<usize>,
-    /// Whether the result is live.
+    /// Whether the result is live at the end of the segment.
     pub live: bool,
     /// Whether the result is a view of existing memory.
     pub alias: bool,
@@ -166,33 +167,33 @@ fn residence<S: Serializer>(of: &Option<Residence>, s: S) -> Result<S::Ok, S::Er
     map.end()
 }
 
-/// Engine of a launch.
+/// Engine that runs a launch.
 #[derive(Clone, Debug, Default)]
 pub struct Runner {
-    /// Instruction set, or chip.
+    /// Instruction set of a CPU, or chip of a GPU.
     pub engine: String,
-    /// Resources that it takes of a GPU.
+    /// GPU resources that the launch uses.
     pub residence: Option<Residence>,
 }
 
-/// Kernel.
+/// Report of one kernel of a plan.
 #[derive(Clone, Debug, Serialize)]
 pub struct KernelReport {
     /// Kind: `map`, `rows`, `contraction`, `group`, or the opaque operation.
     pub kind: &'static str,
     /// Number of kernels that run side by side: several in a group, else one.
     pub parts: usize,
-    /// Operations computed in it.
+    /// Operations computed in the kernel.
     pub operations: Vec<usize>,
-    /// Operations whose results it writes.
+    /// Operations whose results the kernel writes.
     pub writes: Vec<usize>,
-    /// Operands that it reads, as operations (`%n`) and inputs (`inN`).
+    /// Operands that the kernel reads, as operations (`%n`) and inputs (`inN`).
     pub reads: Vec<String>,
-    /// Shape of its domain; for a group the number of domains and the first shapes.
+    /// Shape of the kernel's domain; for a group the number of domains and the first shapes.
     pub domain: String,
-    /// Engine that runs it; empty for a kernel without points, which is not launched.
+    /// Engine that runs the kernel; empty for a kernel without points, which is not launched.
     pub engine: String,
-    /// Resources that it takes of a GPU's multiprocessors, if it runs on one.
+    /// Resources that the kernel uses on a GPU, if it runs on one.
     #[serde(flatten, serialize_with = "residence", skip_serializing_if = "Option::is_none")]
     pub residence: Option<Residence>,
     /// Bytes of distinct elements read, according to the plan.
@@ -203,34 +204,34 @@ pub struct KernelReport {
     pub bytes_read_measured: usize,
     /// Bytes written, as reported by the device.
     pub bytes_written_measured: usize,
-    /// Bytes allocated for its results.
+    /// Bytes allocated for the kernel's results.
     pub bytes_allocated: usize,
-    /// Number of outputs that reused the memory of a dying input.
+    /// Number of outputs that reuse the memory of a dead input.
     pub in_place: usize,
-    /// Number of times it ran: more than once to keep the segment below the memory limit. Its bytes and times are sums,
-    /// except the prediction.
+    /// Number of times the kernel ran: more than once to keep the segment below the memory limit. Bytes and times are
+    /// sums, except the prediction.
     pub launches: usize,
     /// Nanoseconds of the launch predicted with the device's constants.
     pub predicted_ns: u64,
     /// Nanoseconds that it took in this run, including first-time compilation and first-touch of memory.
     pub measured_ns: u64,
-    /// Cost features of the prediction.
+    /// Cost features that the prediction is computed from.
     #[serde(skip)]
     pub features: CostFeatures,
 }
 
-/// Value passed through memory.
+/// Value passed from one kernel to another through memory.
 #[derive(Clone, Debug, Serialize)]
 pub struct EdgeReport {
-    /// Operation.
+    /// Index of the operation.
     pub operation: usize,
-    /// Kernel that wrote it.
+    /// Index of the kernel that writes the value.
     pub from: usize,
-    /// Kernel that read it.
+    /// Index of the kernel that reads the value.
     pub to: usize,
     /// Size in bytes.
     pub bytes: usize,
-    /// Reason why it was not recomputed where it was read.
+    /// Reason why the reading kernel does not recompute the value.
     pub reason: String,
 }
 
@@ -301,7 +302,7 @@ impl SegmentReport {
         self.places.as_ref().map_or(recorded, |places| places[recorded])
     }
 
-    /// Adds the deferred results and the operations that were recorded again.
+    /// Adds the deferred results, and the operations that recompute results of earlier segments.
     pub fn leaves(&mut self, deferred: &BitSet, again: &[u32]) {
         self.deferred = deferred.iter().map(|i| self.place(i)).collect();
         self.recomputed = again.iter().map(|&i| self.place(i as usize)).collect();
@@ -424,10 +425,10 @@ fn kernels(
     kernels
 }
 
-/// Number of members' shapes of a group that are listed; the rest is counted.
+/// Maximum number of member shapes listed for a group; the rest is counted.
 const SHAPES: usize = 4;
 
-/// Kind of a kernel, and its domain.
+/// Kind of a kernel, and a description of its domain.
 fn described(ix: &Indexed<'_>, kernel: &KernelPlan) -> (&'static str, String) {
     match kernel {
         KernelPlan::Map { domain, rows, .. } => {
@@ -537,7 +538,7 @@ fn sum(totals: impl Iterator<Item = Totals>) -> Totals {
 }
 
 impl Candidate {
-    /// Name as the `n`th candidate of an autotuning.
+    /// Name of the `n`th candidate of an autotuning, for display.
     fn name(&self, n: usize) -> String {
         let launches = format!("{} {}", self.kernels, if self.kernels == 1 { "launch" } else { "launches" });
         if n == 0 { format!("as planned, {launches}") } else { format!("plan {n}, {launches}") }

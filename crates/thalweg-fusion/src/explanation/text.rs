@@ -3,7 +3,7 @@
 use super::{Explanation, KernelReport, SegmentReport, Totals, bytes, time};
 use std::fmt::{self, Display, Write};
 
-/// Number of operations listed for one kernel; the rest is counted.
+/// Maximum number of operations listed for one kernel; the rest is counted.
 const SHOWN: usize = 24;
 
 impl Display for Explanation {

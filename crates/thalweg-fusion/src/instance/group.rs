@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use thalweg_kernel::{Geometry, GroupPart, Kernel};
 
-/// Joins independent launches of one kernel of the plan into one. `out_of_range` as in [`Step`].
+/// Joins the independent launches of one group of the plan into one launch. `out_of_range` is that of the [`Step`].
 pub(crate) fn group(steps: Vec<Step>, out_of_range: Option<String>) -> Step {
     // In-place reuse only for operands with a single reader: members run in any order.
     let mut readers: HashMap<Slot, usize> = HashMap::new();

@@ -27,7 +27,7 @@ use thalweg_ir::{Op, View};
 pub struct Instance {
     /// Launches.
     pub steps: Vec<Step>,
-    /// Live-outs, in order of the operations.
+    /// Views of the live-outs, in order of the operations.
     pub outputs: Vec<Output>,
     /// Bytes of each buffer that a launch writes.
     pub buffers: Vec<usize>,
@@ -35,14 +35,14 @@ pub struct Instance {
     pub fused: bool,
 }
 
-/// A live-out of an instance.
+/// Live-out of an instance: where its elements are after the run.
 #[derive(Clone, Debug)]
 pub struct Output {
-    /// The operation.
+    /// Index of the operation.
     pub op: usize,
     /// Slot of its memory.
     pub slot: Slot,
-    /// View of that memory.
+    /// View of that memory which holds the elements.
     pub view: View,
 }
 
@@ -51,8 +51,8 @@ pub fn instantiate(plan: &Plan, segment: Segment<'_>, classes: &ScalarClasses) -
     instantiate_from(plan, segment, classes, None)
 }
 
-/// As [`instantiate`], given an instance of the same plan and classes for other sizes: unchanged kernels are not
-/// written again.
+/// Like [`instantiate`], given an instance of the same plan and classes for other sizes. Kernels whose body does not
+/// change are resized instead of written again.
 pub fn instantiate_like(
     before: &Instance,
     plan: &Plan,
@@ -79,7 +79,7 @@ fn instantiate_from(
     Some(instance)
 }
 
-/// Instantiates without applying a rewrite.
+/// Instantiates a plan for a segment to which the plan's rewrite has been applied already.
 fn instantiate_as_written(
     plan: &Plan,
     segment: Segment<'_>,
@@ -132,16 +132,16 @@ fn instantiate_as_written(
     Some(Instance { steps, outputs, buffers, fused: segment.mode.fused })
 }
 
-/// Context for instantiating the steps.
+/// Context for instantiating the steps of a plan.
 #[derive(Clone, Copy)]
 struct Worker<'a> {
     ix: &'a Indexed<'a>,
     slot: &'a dyn Fn(ValueId) -> Slot,
-    /// Buffer of each stored operation.
+    /// Buffer of each stored operation; `None` for the others.
     buffer_of: &'a [Option<usize>],
     stored: &'a dyn Fn(usize) -> bool,
     classes: &'a ScalarClasses,
-    /// Instance of the plan for other sizes.
+    /// Instance of the same plan for other sizes, to adapt its launches.
     before: Option<&'a Instance>,
 }
 
@@ -159,13 +159,14 @@ impl Worker<'_> {
         resized(self.ix, kernel, before, &reads?)
     }
 
-    /// Launch of a kernel that is not a group, none if it has nothing to write; or the rule that these sizes break.
+    /// Launch of a kernel that is not a group. `None` if it has nothing to write; the broken rule if the sizes do not
+    /// fit.
     fn step(&self, plan: &KernelPlan, kernel_index: usize) -> Result<Option<Step>, Rule> {
         let (ix, slot) = (self.ix, self.slot);
         let shapes = ix.seg.shapes;
         match plan {
             KernelPlan::Map { domain, rows, stores, row_stores, column_stores, .. } => {
-                // Nothing to write; a reduction of nothing still has results.
+                // Nothing to write: all results are empty. A reduction over no elements still has results.
                 if plan.writes().all(|s| shapes[s].numel() == 0) {
                     return Ok(None);
                 }
@@ -210,7 +211,7 @@ impl Worker<'_> {
                 Ok(Some(step))
             }
             KernelPlan::Opaque { stores, operands, .. } => {
-                // A scatter into nothing still has to report that no index is in range.
+                // A scatter into an empty tensor still has to report that no index is in range.
                 let scatter = Some(stores[0]).filter(|&op| matches!(ix.seg.ops[op].op, Op::Scatter(_)));
                 let indices = scatter.and_then(|op| ix.tensors(op).nth(1));
                 let nothing = plan.writes().all(|s| shapes[s].numel() == 0);
@@ -245,12 +246,12 @@ impl Instance {
         self.steps.iter().map(|s| costs.time(&self.features(s, costs), footprint)).sum()
     }
 
-    /// Bytes that all launches read.
+    /// Number of bytes that all launches read.
     pub fn bytes_read(&self) -> usize {
         self.steps.iter().map(|s| s.bytes_read).sum()
     }
 
-    /// Bytes that all launches write.
+    /// Number of bytes that all launches write.
     pub fn bytes_written(&self) -> usize {
         self.steps.iter().map(|s| s.bytes_written).sum()
     }

@@ -29,7 +29,8 @@ fn against(shape: Shape, domain: Shape) -> Option<u16> {
     Some(word)
 }
 
-/// Form of a kernel that has one: elementwise operations over a domain of at least two points, with contiguous inputs.
+/// Form of an elementwise kernel over a domain of at least two points, with contiguous inputs. `None` for other
+/// kernels.
 pub(crate) fn form(ix: &Indexed<'_>, kernel: &KernelPlan) -> Option<Form> {
     let KernelPlan::Map { domain, rows: None, row_stores, column_stores, stores, ops } = kernel else { return None };
     let domain = ix.shape(*domain);
@@ -58,8 +59,8 @@ pub(crate) fn form(ix: &Indexed<'_>, kernel: &KernelPlan) -> Option<Form> {
     Some(Form(words))
 }
 
-/// Launch adapted from `before`, a launch of the same kernel with the same form; `reads` are the values of its
-/// operands. `None` if it has to be written.
+/// Launch adapted from `before`, a launch of the same kernel with the same form. `reads` are the values of its
+/// operands. `None` if the kernel has to be written again.
 pub(crate) fn resized(ix: &Indexed<'_>, kernel: &KernelPlan, before: &Step, reads: &[ValueId]) -> Option<Step> {
     let KernelPlan::Map { domain, .. } = kernel else { return None };
     let Kernel::Map(body) = &*before.kernel else { return None };

@@ -31,75 +31,75 @@ use network::{ENDLESS, Network, SINK, SOURCE};
 use thalweg_ir::{Op, ScanOp};
 use thalweg_kernel::Along;
 
-/// Maximum number of operations that recompute a value.
+/// Maximum number of operations that may be needed to recompute one value.
 pub const MAX_RECOMPUTED_OPS: usize = 256;
 
-/// Price of a byte when memory is not short, as a multiple of the time to write and read it: doubled, since the memory
-/// is unavailable to anything else meanwhile.
+/// Default price of a saved byte when memory is not short, as a multiple of the time to write and read it. It is 2
+/// because the memory is unavailable to anything else meanwhile.
 const USUAL: u32 = 2;
-/// Factor by which the price rises per step.
+/// Factor by which the price of a byte rises per step of the search.
 const STEEP: u32 = 8;
-/// Highest price, at which everything that may be recomputed is.
+/// Maximum price of a byte, at which everything that may be recomputed is.
 const HIGHEST: u32 = USUAL * STEEP.pow(6);
-/// Number of positions tried as the end of the early operations that pay the higher price.
+/// Number of boundaries tried between early operations, which pay the higher price, and late ones.
 const TURNS: usize = 8;
-/// Fraction of arithmetic time that shows in a kernel that is bound by memory or by a product anyway.
+/// Fraction of arithmetic time that is not hidden in a kernel bound by memory or by a product.
 const SHOWS: f64 = 0.5;
-/// Additions that a random number costs.
+/// Cost of computing a random number, in additions.
 const RANDOM: f64 = 60.0;
 
-/// Question at a cut.
+/// Input of the decision at a cut.
 pub struct Question<'a> {
-    /// Segment; its live results are written in any case.
+    /// Segment that ends at the cut; its live results are written in any case.
     pub segment: Segment<'a>,
-    /// Results that only a tape holds.
+    /// Results that only a gradient tape holds.
     pub kept: &'a BitSet,
-    /// Inputs that only this segment holds: recomputing from them keeps them alive.
+    /// Inputs that only this segment holds. Recomputing from them keeps them alive.
     pub dying: &'a BitSet,
-    /// Operations that were recorded again, for an earlier segment.
+    /// Operations that recompute values which an earlier segment dropped.
     pub again: &'a BitSet,
-    /// Bytes available for saved values and for recomputation in the backward pass; none without a limit.
+    /// Budget in bytes for saved values and for recomputation in the backward pass; `None` without a memory limit.
     pub room: Option<usize>,
 }
 
 /// Decision about the results that a tape holds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Keep {
-    /// Results to write beside the live ones: kept ones, and ancestors of dropped ones.
+    /// Results to write in addition to the live ones: kept ones, and ancestors of dropped ones.
     pub written: BitSet,
     /// Dropped results: kept ones that are not written.
     pub left: BitSet,
     /// Bytes written for the backward pass.
     pub bytes: usize,
-    /// Peak bytes in the backward pass: saved values, recomputed ones, and gradients of inputs.
+    /// Peak bytes in the backward pass: saved values, recomputed values, and gradients of inputs.
     pub peak: usize,
-    /// Price of a byte, in multiples of the time to write and read it: for late operations and for early ones.
+    /// Price of a byte for late and for early operations, as a multiple of the time to write and read it.
     pub price: [u32; 2],
-    /// Reasons, for each result that is written or dropped.
+    /// Reason for each result that is written or dropped.
     pub why: Vec<Why>,
 }
 
 /// Reason why a result is written for the backward pass, or dropped.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Why {
-    /// The operation.
+    /// Index of the operation.
     pub operation: usize,
     /// Size of its result in bytes.
     pub bytes: usize,
-    /// Picoseconds to write it and read it once, at the price of its bytes.
+    /// Picoseconds to write the result and read it once, at the price of its bytes.
     pub keeping: u64,
-    /// Picoseconds to recompute it from available values.
+    /// Picoseconds to recompute the result from available values.
     pub again: u64,
 }
 
 impl Keep {
-    /// Whether it is the decision for unlimited memory.
+    /// Whether this is also the decision for unlimited memory.
     pub fn is_usual(&self) -> bool {
         self.price == [USUAL; 2]
     }
 }
 
-/// Decides which results to write.
+/// Decides which of the results held by a tape are written, and which are dropped and recomputed.
 pub fn keep(question: &Question<'_>, costs: &Costs) -> Keep {
     let graph = Graph::new(question, costs);
     let found = graph.decided();
@@ -110,15 +110,15 @@ pub fn keep(question: &Question<'_>, costs: &Costs) -> Keep {
 struct Graph<'a> {
     ix: Indexed<'a>,
     question: &'a Question<'a>,
-    /// Ancestors of kept results.
+    /// Ancestors of kept results, including these.
     reached: BitSet,
     /// Picoseconds to recompute each operation.
     again: Vec<u64>,
-    /// Picoseconds per byte: written and read, and read only.
+    /// Picoseconds per byte: for writing and reading it, and for reading it only.
     byte: (f64, f64),
 }
 
-/// Cut: recomputed operations, and those available in the backward pass.
+/// Result of the minimum cut: operations to recompute, and operations available in the backward pass.
 struct Cut {
     again: BitSet,
     there: BitSet,
@@ -182,7 +182,7 @@ impl<'a> Graph<'a> {
         best
     }
 
-    /// Picoseconds to have a result available without recomputing it.
+    /// Edge capacity in picoseconds for having a result available without recomputing it.
     fn keeping(&self, v: ValueId, price: u32) -> u64 {
         let written = matches!(v, ValueId::Op(o) if !self.question.segment.live.has(o));
         let byte = if written { self.byte.0 } else { self.byte.1 };
@@ -190,8 +190,8 @@ impl<'a> Graph<'a> {
         (self.ix.bytes(v) as f64 * byte * price as f64) as u64 + 1
     }
 
-    /// Minimum cut. A byte of operations before number `turn` has the second price, later ones the first, and a value
-    /// is recomputed by at most `most` operations.
+    /// Computes the minimum cut. Bytes of operations before index `turn` have the second price, later ones the first. A
+    /// value is recomputed by at most `most` operations.
     fn cut(&self, price: [u32; 2], turn: usize, most: usize) -> Cut {
         let n = self.question.segment.ops.len();
         let inputs = self.question.segment.inputs.len();
@@ -230,7 +230,7 @@ impl<'a> Graph<'a> {
         cut
     }
 
-    /// Writes results that would need more than `most` operations.
+    /// Marks results as written whose recomputation would need more than `most` operations.
     fn shorten(&self, cut: &mut Cut, most: usize) {
         let n = self.question.segment.ops.len();
         let mut from: Vec<BitSet> = vec![];
@@ -347,8 +347,8 @@ impl<'a> Graph<'a> {
         most
     }
 
-    /// For each recomputed operation the last one recomputed with it: a connected span is recomputed as a whole. Values
-    /// that do not depend on a large dropped one, such as a mask, form spans of their own.
+    /// For each recomputed operation, the last operation recomputed with it: a connected span is recomputed as a whole.
+    /// Values that do not depend on a large dropped one, such as a mask, form spans of their own.
     fn last_recomputed(&self, cut: &Cut, wished: impl Fn(usize) -> bool) -> Vec<usize> {
         let n = self.question.segment.ops.len();
         let mut span: Vec<usize> = (0..n).collect();
@@ -383,7 +383,7 @@ impl<'a> Graph<'a> {
         (0..n).map(|i| end[find(&mut span, i)].max(i)).collect()
     }
 
-    /// Refines a range in which the boundary of early operations fits: as few early operations as suffice.
+    /// Refines a range that contains a boundary of early operations which fits, to as few early operations as suffice.
     fn refined(&self, prices: [u32; 2], range: (usize, usize), (usual, room): (&Cut, usize), fits: Keep) -> Keep {
         let ((mut short, mut enough), mut best) = (range, fits);
         while enough - short > 8 {
@@ -399,11 +399,11 @@ impl<'a> Graph<'a> {
     }
 }
 
-/// Nanoseconds that never pay: the cost of a foreign operation is unknown.
+/// Recomputation cost in nanoseconds that never pays, for foreign operations: their cost is unknown.
 const NEVER: f64 = 1e12;
 
-/// Nanoseconds to recompute an operation whose arguments are available, within a kernel that is needed anyway; plus a
-/// launch if it needs one of its own.
+/// Nanoseconds to recompute an operation whose arguments are available, within a kernel that is needed anyway. An
+/// operation that needs a kernel of its own also costs a launch.
 fn anew(ix: &Indexed<'_>, i: usize, costs: &Costs, level: Level) -> f64 {
     let rel = &ix.seg.ops[i];
     let elements = ix.shape(ValueId::Op(i)).numel() as f64;

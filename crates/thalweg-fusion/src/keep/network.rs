@@ -8,7 +8,7 @@ pub(super) const ENDLESS: u64 = u64::MAX / 4;
 
 struct Edge {
     to: u32,
-    /// Residual capacity. The reverse edge has the same number with its last bit flipped.
+    /// Residual capacity. The reverse of edge `e` is edge `e ^ 1`.
     left: u64,
 }
 
@@ -43,7 +43,7 @@ impl Network {
         while let Some(level) = self.levels() {
             self.fill(&level);
         }
-        // Nodes that still reach the sink.
+        // Nodes from which the sink can still be reached.
         let mut reaches = vec![false; self.from.len()];
         reaches[SINK] = true;
         let mut waiting = vec![SINK];
@@ -89,7 +89,7 @@ impl Network {
                     self.edges[e as usize].left -= least;
                     self.edges[e as usize ^ 1].left += least;
                 }
-                // Back to before the first saturated edge.
+                // Continues from the node before the first saturated edge.
                 let full = path.iter().position(|&e| self.edges[e as usize].left == 0).unwrap_or(0);
                 path.truncate(full);
                 continue;
@@ -117,7 +117,7 @@ impl Network {
 mod tests {
     use super::*;
 
-    /// Minimum capacity of all cuts, by trying all of them.
+    /// Minimum capacity of all cuts, by exhaustive search.
     fn tried(nodes: usize, edges: &[(usize, usize, u64)]) -> u64 {
         let sides = (0..1u32 << nodes).filter(|s| s >> SOURCE & 1 == 0 && s >> SINK & 1 == 1);
         let over = |s: u32| edges.iter().filter(|e| s >> e.0 & 1 == 0 && s >> e.1 & 1 == 1).map(|e| e.2).sum();

@@ -73,7 +73,7 @@ fn set(n: usize, of: impl IntoIterator<Item = usize>) -> BitSet {
     set
 }
 
-/// Cost of a decision: everything written, everything recomputed, and the inputs kept alive for it.
+/// Cost of a decision: of all values written, all values recomputed, and the inputs kept alive for that.
 fn time(graph: &Graph<'_>, written: &BitSet) -> u64 {
     let q = graph.question;
     let (n, inputs) = (q.segment.ops.len(), q.segment.inputs.len());

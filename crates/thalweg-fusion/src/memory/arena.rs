@@ -9,7 +9,7 @@ use crate::tunable::TUNABLES;
 /// Alignment of blocks in bytes.
 const ALIGNMENT: usize = 64;
 
-/// Block to place.
+/// Block to place in the arena, with its lifetime.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lifetime {
     pub bytes: usize,
@@ -24,13 +24,13 @@ impl Lifetime {
         self.first <= other.last && other.first <= self.last
     }
 
-    /// Bytes up to the earliest start of the next block.
+    /// Size of the block rounded up to the alignment.
     fn aligned_bytes(&self) -> usize {
         self.bytes.next_multiple_of(ALIGNMENT)
     }
 }
 
-/// Maximum bytes alive at once.
+/// Maximum number of bytes live at once.
 pub(super) fn live(blocks: &[Lifetime], launches: usize) -> usize {
     let (mut born, mut gone) = (vec![0; launches + 1], vec![0; launches + 1]);
     for b in blocks {

@@ -22,7 +22,7 @@ pub(super) fn lay(instance: &Instance, needs: &Needs<'_>, steps: &[usize], share
     s
 }
 
-/// Memory in use over time, with every cell separate.
+/// Memory in use over time, if every cell has an allocation of its own.
 pub(super) struct Curve {
     /// Cells that each launch reads and writes.
     pub launches: Vec<Touched>,
@@ -36,7 +36,7 @@ pub(super) struct Curve {
     cells: Vec<usize>,
 }
 
-/// Distinct cells that a launch reads, and those that it writes.
+/// Distinct cells that one launch reads, and those that it writes.
 pub(super) struct Touched {
     pub reads: Vec<usize>,
     pub writes: Vec<usize>,
@@ -117,9 +117,9 @@ fn launches(instance: &Instance, steps: &[usize]) -> Schedule {
 pub(super) struct Uses {
     /// By cell: the first launch that names it, `None` if nothing writes it.
     pub first: Vec<Option<usize>>,
-    /// By cell: the last launch that needs it, [`STAYS`] for outputs.
+    /// By cell: the last launch that uses it, [`STAYS`] for outputs.
     pub last: Vec<usize>,
-    /// By input: the last launch that needs it; unused inputs are never released.
+    /// By input: the last launch that uses it; unused inputs are never released.
     pub inputs: Vec<usize>,
 }
 
@@ -155,7 +155,7 @@ impl Uses {
     }
 }
 
-/// Chooses in-place reuse. Returns for each cell the cell or input whose memory it finally has.
+/// Chooses in-place reuse. Returns the cell or input whose memory each cell finally occupies.
 fn places(instance: &Instance, needs: &Needs<'_>, s: &mut Schedule, uses: &Uses) -> Vec<Slot> {
     let mut roots: Vec<Slot> = (0..s.cells.len()).map(Slot::Buffer).collect();
     for (at, launch) in s.launches.iter_mut().enumerate() {
@@ -190,7 +190,7 @@ fn places(instance: &Instance, needs: &Needs<'_>, s: &mut Schedule, uses: &Uses)
     roots
 }
 
-/// Fills in the releases after each launch: cells that die there and were not overwritten.
+/// Fills in the releases after each launch: cells whose last use it is, and whose memory no other cell reuses.
 fn releases(s: &mut Schedule, uses: &Uses) {
     let mut over = vec![false; s.cells.len()];
     let mut over_input = vec![false; uses.inputs.len()];
@@ -213,7 +213,7 @@ fn releases(s: &mut Schedule, uses: &Uses) {
     }
 }
 
-/// Memory used by one cell after the other.
+/// Block of memory that one or more cells occupy, one after the other.
 pub(super) struct Block {
     root: Slot,
     life: Lifetime,

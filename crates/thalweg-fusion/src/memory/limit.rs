@@ -13,9 +13,9 @@ use crate::instance::Instance;
 use crate::tunable::TUNABLES;
 use crate::write::step::{Slot, Step};
 
-/// Maximum launches of a schedule per step of the instance.
+/// Maximum number of launches of a schedule, per step of the instance.
 const MAX_GROWTH: usize = 3;
-/// Size ratio below which an operand of a result is held rather than recomputed for it.
+/// Minimum ratio of a result's size to an operand's at which the operand is held instead of recomputed.
 const HOLD_SIZE_RATIO: usize = 8;
 
 pub(super) fn within(
@@ -25,7 +25,7 @@ pub(super) fn within(
     time: &dyn Fn(usize) -> u64,
 ) -> Result<Schedule, usize> {
     let given: Vec<usize> = (0..instance.steps.len()).collect();
-    // Results over dying inputs take no memory, so with such inputs there is no lower bound.
+    // A result that reuses a dead input takes no memory, so with such inputs there is no lower bound.
     let dying = needs.own.iter().any(|&own| own > 0);
     let floor = if dying { 0 } else { instance.steps.iter().map(|s| alone(instance, s)).max().unwrap_or(0) };
     let mut least = usize::MAX;
@@ -56,7 +56,8 @@ pub(super) fn within(
     best.map(|b| b.1).ok_or(least)
 }
 
-/// Bytes that a launch needs in any case: its reads or its writes; one may be over the other.
+/// Minimum bytes in use during a launch: its reads or its writes, whichever is more, since one may reuse the memory of
+/// the other.
 fn alone(instance: &Instance, step: &Step) -> usize {
     let bytes = |slots: &[Slot]| -> usize {
         let of = |s: &Slot| if let Slot::Buffer(b) = *s { Some(b) } else { None };
@@ -86,19 +87,19 @@ struct State {
     curve: Curve,
     /// Cells of each buffer in the order they are written.
     cells: Vec<Vec<usize>>,
-    /// Bytes above the limit, summed over all launches.
+    /// Bytes above the limit, summed over all launches: the objective that the search minimizes.
     excess: i64,
     /// Number of launches above the limit before each launch.
     above: Vec<usize>,
 }
 
-/// Result that could be released for a while.
+/// Result that could be released and recomputed later.
 struct Candidate {
-    /// Launch before which it is recomputed.
+    /// Index of the launch before which it is recomputed.
     before: usize,
-    /// Steps to run again, in order.
+    /// Steps that recompute it, in order.
     again: Vec<usize>,
-    /// Freed bytes times launches above the limit, per picosecond.
+    /// Benefit: freed bytes times launches above the limit, per picosecond of recomputation.
     worth: f64,
 }
 
@@ -120,7 +121,7 @@ impl<'a> Trade<'a> {
         Trade { instance, needs, limit: limit.min(i64::MAX as usize) as i64, share, time, makers }
     }
 
-    /// Changes the sequence until it is below the limit, or nothing helps.
+    /// Changes the sequence until its peak is below the limit, or no candidate helps.
     fn search(&self, steps: Vec<usize>) -> Vec<usize> {
         let most = MAX_GROWTH * steps.len() + 8;
         let mut state = self.state(steps);
@@ -184,7 +185,7 @@ impl<'a> Trade<'a> {
         steps.into_iter().filter(|_| stays.next() == Some(true)).collect()
     }
 
-    /// Sequence with these results released and recomputed.
+    /// Sequence in which these candidates are released and recomputed.
     fn applied(&self, state: &State, candidates: &[Candidate]) -> State {
         let mut order: Vec<&Candidate> = candidates.iter().collect();
         order.sort_by_key(|c| c.before);
@@ -199,7 +200,7 @@ impl<'a> Trade<'a> {
         self.state(steps)
     }
 
-    /// Candidates at the peak, and at the first and last launch above the limit; the best first.
+    /// Candidates at the peak, and at the first and last launch above the limit, by descending worth.
     fn candidates(&self, state: &State) -> Vec<Candidate> {
         let in_use = &state.curve.in_use;
         let over = |&t: &usize| in_use[t] > self.limit;
@@ -245,21 +246,21 @@ impl<'a> Trade<'a> {
     }
 }
 
-/// Steps that have to run again for a result.
+/// Recursion that collects the steps to run again for one result.
 struct Recomputation<'a> {
     trade: &'a Trade<'a>,
     state: &'a State,
-    /// Launch at which memory is to be freed.
+    /// Index of the launch at which memory is to be freed.
     t: usize,
-    /// Launch before which the steps run.
+    /// Index of the launch before which the steps run.
     before: usize,
     steps: Vec<usize>,
-    /// Bytes that have to be held at `t` for this, and would not be otherwise.
+    /// Additional bytes held at `t` for the recomputation.
     held: usize,
 }
 
 impl Recomputation<'_> {
-    /// Adds the step that computes a buffer, after those of its operands. `None` if there are too many.
+    /// Adds the step that computes a buffer, after the steps of its operands. `None` if there would be too many steps.
     fn need(&mut self, buffer: usize, large: bool) -> Option<()> {
         let maker = self.trade.makers[buffer]?;
         if self.steps.contains(&maker) {

@@ -2,7 +2,7 @@
 //!
 //! In: an [`Instance`], and the bytes of each input that are freed when it dies ([`Needs`]). Out: a [`Schedule`]:
 //! launches, releases after each, the location of every result, and the peak memory in use. Intermediates share one
-//! arena by lifetime (`arena.rs`); a result that reuses a dying operand's memory needs none of its own; outputs have
+//! arena by lifetime (`arena.rs`); a result that reuses a dead operand's memory needs none of its own; outputs have
 //! separate allocations, so that none keeps an arena alive. The order has a low peak (`order.rs`). Under a limit
 //! launches may run twice instead of holding their results (`limit.rs`).
 //!
@@ -20,15 +20,15 @@ use crate::instance::Instance;
 use crate::write::step::Slot;
 use arena::Lifetime;
 
-/// Conditions of a memory plan.
+/// Constraints and inputs of a memory plan.
 #[derive(Clone, Copy)]
 pub struct Needs<'a> {
     /// Bytes of each input that are freed when the segment releases it; 0 if somebody else holds it, too.
     pub own: &'a [usize],
-    /// Whether a written operand of a step may not reuse a read one, regardless of [`crate::Step::in_place`]: the
-    /// program reads it again.
+    /// Whether a written operand of a step (arguments: step, operand) may not reuse the memory of a read one,
+    /// regardless of [`crate::Step::in_place`]: the program reads that again later.
     pub rereads: &'a dyn Fn(usize, usize) -> bool,
-    /// Bytes actually allocated for a request.
+    /// Bytes that the allocator actually reserves for a request.
     pub granted: fn(usize) -> usize,
 }
 
@@ -42,9 +42,9 @@ pub struct Schedule {
     pub cells: Vec<usize>,
     /// Location of each cell.
     pub places: Vec<CellLocation>,
-    /// Final slot of each of [`Instance::outputs`].
+    /// Final memory slot of each of [`Instance::outputs`].
     pub outputs: Vec<Slot>,
-    /// Arena.
+    /// Arena shared by intermediates.
     pub arena: Arena,
     /// Peak memory in use, relative to the start of the run.
     pub peak: usize,
@@ -55,37 +55,37 @@ pub struct Schedule {
 /// Launch of a schedule.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Launch {
-    /// Step of the instance.
+    /// Index of the step of the instance.
     pub step: usize,
-    /// Operands, with buffers as cells. An operand that is overwritten in place has the slot of the result.
+    /// Operands, with buffers as cells. An operand overwritten in place has the slot of the result.
     pub operands: Vec<Slot>,
-    /// Cells released after it.
+    /// Cells released after the launch.
     pub release: Vec<usize>,
-    /// Inputs released after it.
+    /// Inputs released after the launch.
     pub release_inputs: Vec<usize>,
 }
 
 /// Location of a cell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CellLocation {
-    /// Allocation of its own.
+    /// Separate allocation.
     Own,
     /// Offset in bytes into the arena.
     Arena(usize),
-    /// Memory of an operand that dies in the launch that writes the cell.
+    /// In-place reuse: memory of an operand that dies in the launch that writes the cell.
     Over(Slot),
 }
 
 /// Memory shared by intermediates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Arena {
-    /// Size; 0 for none.
+    /// Size in bytes; 0 if there is no arena.
     pub bytes: usize,
-    /// First launch that needs it.
+    /// Index of the first launch that needs the arena.
     pub first: usize,
-    /// Last launch that needs it.
+    /// Index of the last launch that needs the arena.
     pub last: usize,
-    /// Maximum bytes in it alive at once: a lower bound of its size.
+    /// Maximum bytes live in the arena at once: a lower bound of its size.
     pub live: usize,
 }
 
@@ -104,7 +104,7 @@ pub fn schedule(instance: &Instance, needs: &Needs<'_>) -> Schedule {
 /// Schedule with a peak of at most `limit` bytes, relative to the start of the run. `time` gives the time of a step.
 ///
 /// # Errors
-/// Lowest peak that was found, in bytes.
+/// The lowest peak that was found, in bytes, if it exceeds the limit.
 pub fn schedule_within(
     instance: &Instance,
     needs: &Needs<'_>,

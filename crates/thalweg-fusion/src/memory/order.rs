@@ -9,7 +9,7 @@ use crate::write::step::Slot;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Steps in that order. `own`: bytes freed with each input.
+/// Order of the steps with a low memory peak. `own`: bytes freed when each input dies.
 pub(super) fn low(instance: &Instance, own: &[usize]) -> Vec<usize> {
     let mut list = List::new(instance, own);
     let mut order = Vec::with_capacity(instance.steps.len());
@@ -30,7 +30,7 @@ struct List<'a> {
     own: &'a [usize],
     /// Steps that read each value: buffers, then inputs.
     readers: Vec<Vec<usize>>,
-    /// Number of readers that have not run; one more for outputs.
+    /// Number of readers of each value that have not run; one more for outputs, which never die.
     left: Vec<usize>,
     /// Number of unavailable operands of each step.
     missing: Vec<usize>,
@@ -97,7 +97,7 @@ impl<'a> List<'a> {
         all
     }
 
-    /// Change of memory in use by a step, in bytes.
+    /// Change of memory in use caused by a step, in bytes.
     fn change(&self, step: usize) -> i64 {
         let s = &self.instance.steps[step];
         let written: usize = s.operands[s.first_write..].iter().map(|&s| self.bytes(self.number(s))).sum();

@@ -13,17 +13,18 @@ use crate::cost::Costs;
 use crate::plan::Plan;
 use crate::segment::Segment;
 
-/// Budget in visits (operations written into candidates): a few tens of milliseconds, between two runs of the program.
+/// Budget of the search in visits (operations written into candidates): a few tens of milliseconds, between two runs of
+/// the program.
 const VISITS: u64 = 40_000;
-/// Predicted slowdown beyond which a plan is not tried.
+/// Maximum predicted slowdown at which a plan is still tried.
 const HOPELESS: u64 = 2;
 
-/// Up to `most` other plans, the most promising first; none without fusion, where there is only one plan.
+/// Returns up to `most` other plans, in ascending predicted time; none without fusion, where there is only one plan.
 pub fn alternatives(segment: Segment<'_>, costs: &Costs, plan: &Plan, most: usize) -> Vec<Planned> {
     if !segment.mode.fused {
         return vec![];
     }
-    // First comes the variant, rewritten or as recorded, that this plan is not.
+    // The first alternative is the other form of the segment: rewritten if this plan is not, as recorded if it is.
     let rewritten = plan.rewrite.apply(&segment);
     let of = rewritten.as_ref().map_or(segment, |r| r.segment(&segment));
     let other = match rewritten {
@@ -62,7 +63,7 @@ fn of_written(segment: Segment<'_>, costs: &Costs, plan: &Plan, most: usize) -> 
     found.sort_by_cached_key(|s| (s.time, places(s)));
     let mut plans: Vec<Planned> = vec![];
     let mut all = found.iter().map(|s| (finish(&facts, s), s.time)).collect::<Vec<_>>();
-    // If there is a group, also its kernels launched separately.
+    // If the plan has groups, one alternative launches their kernels separately.
     if let Some(apart) = horizontal::ungrouped(plan) {
         all.insert(0, (apart, own.time));
     }
@@ -74,7 +75,7 @@ fn of_written(segment: Segment<'_>, costs: &Costs, plan: &Plan, most: usize) -> 
     plans
 }
 
-/// Variants of the constants, each with one group scaled up or down.
+/// Variants of the cost constants, each with one group of them scaled up or down by a typical model error.
 fn put_off(costs: &Costs) -> Vec<Costs> {
     let memory = |by: f64| {
         let mut c = costs.clone();

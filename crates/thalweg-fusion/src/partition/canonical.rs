@@ -17,15 +17,16 @@ use rustc_hash::FxHashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use thalweg_ir::{Arg, Shape};
 
-/// Maximum rounds of one refinement. Each propagates colours through the graph from end to end; it stops when a round
-/// distinguishes nothing new.
+/// Maximum rounds of one refinement. Each round propagates colours through the graph from end to end. Refinement stops
+/// early when a round distinguishes nothing new.
 const ROUNDS: usize = 8;
-/// Budget for repeated refinement after choices between equals, in operations times rounds: some milliseconds.
+/// Budget for repeated refinement after choices between equal operations, in operations times rounds: some
+/// milliseconds.
 const CHOICES: usize = 1 << 15;
-/// Mixed into the colour of a chosen operation.
+/// Constant that is mixed into the colour of a chosen operation.
 const CHOSEN: u64 = 0x5851_F42D_4C95_7F2D;
 
-/// Rank of each operation in the order.
+/// Rank of each operation in the canonical order.
 pub(super) fn ranks(ix: &Indexed<'_>) -> Vec<usize> {
     let n = ix.seg.ops.len();
     let graph = Graph::new(ix);
@@ -49,7 +50,7 @@ pub(super) fn ranks(ix: &Indexed<'_>) -> Vec<usize> {
     rank
 }
 
-/// For each component, the first operation that others of it are equal to.
+/// First operation, in each component, that equals others of the component: the one to choose.
 fn chosen<K: PartialEq>(order: &[usize], component: &[usize], key: impl Fn(&usize) -> K) -> Vec<usize> {
     let mut first: FxHashMap<usize, usize> = FxHashMap::default();
     for equal in order.chunk_by(|a, b| key(a) == key(b)) {
@@ -80,7 +81,7 @@ fn components(ix: &Indexed<'_>) -> Vec<usize> {
     (0..n).map(|i| root(&mut parent, i)).collect()
 }
 
-/// Graph to colour: operations and their leaves.
+/// Graph to colour: operations, and their inputs and scalars as leaves.
 struct Graph<'a> {
     ix: &'a Indexed<'a>,
     classes: ScalarClasses,
@@ -99,7 +100,7 @@ impl<'a> Graph<'a> {
         Graph { ix, classes: ScalarClasses::new(ix.seg.scalars) }
     }
 
-    /// Initial colours from what similar components have in common.
+    /// Initial colours that similar components have in common.
     fn coarse(&self) -> Colours {
         let ix = self.ix;
         let op = |i: usize| {
@@ -196,7 +197,7 @@ fn hash_of(x: &impl Hash) -> u64 {
     h.finish()
 }
 
-/// Finaliser of MurmurHash3 over both.
+/// Mixes two words by the finaliser of MurmurHash3.
 fn mix(a: u64, b: u64) -> u64 {
     let mut x = a.rotate_left(17) ^ b.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     x = (x ^ x >> 33).wrapping_mul(0xFF51_AFD7_ED55_8CCD);

@@ -112,7 +112,7 @@ pub(super) fn solved(
             }
         }
     };
-    // A hardly started search is no useful starting point.
+    // A result of a hardly started search is no useful starting point for others.
     let quick = quickly && standing != Standing::Ended;
     parts.keep(facts, (&component.ops, &ranked), looks, &found.state.stores().0, (standing, quick));
     Ok(found)
@@ -126,10 +126,11 @@ fn state_of(kernels: &mut Kernels<'_, '_>, stores: &[Vec<usize>]) -> Option<Stat
     state.with(kernels, (stored, &[]), &[], stores).ok()
 }
 
-/// Minimum visits per operation of a component, whatever others have spent: enough for the obvious moves.
+/// Minimum number of visits per operation of a component, whatever other components have spent: enough for the obvious
+/// moves.
 const MIN_VISITS_PER_OP: u64 = 30;
 
-/// Remaining budget for a component of that many operations.
+/// Remaining budget for a component of `operations` operations.
 fn component_budget(effort: Effort, spent: u64, operations: usize) -> Effort {
     match effort {
         Effort::Visits(n) => Effort::Visits(n.saturating_sub(spent).max(n.min(MIN_VISITS_PER_OP * operations as u64))),
@@ -181,7 +182,7 @@ fn components(facts: &Facts<'_>, ops: &[usize]) -> Vec<Component> {
     components
 }
 
-/// Plan of a component, by ranks in its canonical order.
+/// Plan of a component as sets of stores, which are given by rank in the canonical order.
 struct Solved {
     kernels: Vec<Vec<usize>>,
     complete: bool,
@@ -194,7 +195,7 @@ impl Solved {
         Solved { kernels, complete }
     }
 
-    /// Same plan for a similar component; `None` if its sizes do not allow that.
+    /// Applies the plan to a similar component; `None` if its sizes do not allow that.
     fn of(&self, kernels: &mut Kernels<'_, '_>, ranked: &[usize]) -> Option<State> {
         let stores = |places: &Vec<usize>| {
             let mut stores: Vec<usize> = places.iter().map(|&at| ranked[at]).collect();

@@ -1,7 +1,7 @@
 //! Candidates around a matrix product: the split into prologues and epilogue.
 //!
-//! In: the products and folds that a kernel would compute. Out: the kernel's outer product, the inner product that its
-//! left operand is computed from, and the rows along which left operand and accumulators are folded; or the rule that
+//! In: the products and folds that a kernel would compute. Out: the kernel's product, the producer GEMM that its left
+//! operand is computed from, and the rows along which left operand and accumulators are folded; or the rule that
 //! forbids one kernel. docs/contractions.md has the idea.
 
 use super::facts::Facts;
@@ -14,7 +14,7 @@ use rustc_hash::FxHashSet;
 use thalweg_ir::{Op, Shape};
 use thalweg_kernel::Contracts;
 
-/// Kernel of one product, or of two, the inner of which feeds the outer's left operand.
+/// Kernel of one product, or of two where one is the producer GEMM of the other's left operand.
 pub(super) fn contraction(
     facts: &Facts<'_>,
     stores: &[usize],
@@ -41,7 +41,7 @@ pub(super) fn contraction(
     let of_left = ix.tensors(product).next().expect("a product has factors").1;
     let factor = ix.shape(of_left);
     if let Some(inner) = inner {
-        // The inner product's operands are in memory, or computed elementwise.
+        // The operands of the producer GEMM are in memory, or computed elementwise.
         let own = factors(inner);
         if shapes[inner] != factor || reach.folds.iter().any(|f| own.iter().any(|o| o.contains(f))) {
             return Err(Rule::SecondProduct);
@@ -94,7 +94,7 @@ pub(super) fn contraction(
 fn end_of_chain(facts: &Facts<'_>, product: usize, factor: ValueId, ops: &[usize], left: &FxHashSet<usize>) -> usize {
     let ix = &facts.ix;
     let users = |i: usize| ops.iter().copied().filter(move |&o| ix.tensors(o).any(|(_, v)| v == ValueId::Op(i)));
-    // Operations that depend on a product or fold of the operand.
+    // Operations of the operand that depend on a product or fold.
     let mut late: FxHashSet<usize> = FxHashSet::default();
     for &i in ops.iter().filter(|i| left.contains(i)) {
         let op = ix.seg.ops[i].op;
@@ -111,7 +111,7 @@ fn end_of_chain(facts: &Facts<'_>, product: usize, factor: ValueId, ops: &[usize
             ValueId::Op(a) => a == end || !late.contains(&a),
             ValueId::Input(_) => true,
         });
-        // The operand itself stays in its own body.
+        // The operation that is the operand itself belongs to the prologue's body.
         let inside = left.contains(&user) && ValueId::Op(user) != factor;
         if !elementwise || !alone || !inside || ix.seg.shapes[user] != ix.seg.shapes[product] {
             return end;
@@ -124,7 +124,7 @@ fn pair(sets: Vec<FxHashSet<usize>>) -> [FxHashSet<usize>; 2] {
     sets.try_into().expect("a product has two factors")
 }
 
-/// Operations that a value is computed from in a kernel with these stores, including itself.
+/// Operations that a value is computed from in a kernel, including itself, if `stores` are the kernel's stores.
 fn computed_from(facts: &Facts<'_>, v: ValueId, stores: &[usize], stored: &BitSet) -> FxHashSet<usize> {
     let ops = facts.ix.seg.ops;
     let (mut seen, mut left) = (FxHashSet::default(), vec![v]);
@@ -138,7 +138,7 @@ fn computed_from(facts: &Facts<'_>, v: ValueId, stores: &[usize], stored: &BitSe
     seen
 }
 
-/// Representative of these reductions, all of which go along the last axis of that shape; none if there are none.
+/// Representative of reductions that all go along the last axis of `shape`; `None` for an empty list.
 fn last_axis_reduction(facts: &Facts<'_>, folds: &[usize], shape: Shape) -> Result<Option<usize>, Rule> {
     let ix = &facts.ix;
     let last = 1u32 << (shape.rank() - 1);

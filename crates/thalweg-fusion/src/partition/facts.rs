@@ -11,29 +11,29 @@ use crate::write::rules::{contracts, is_constant, is_opaque};
 use rustc_hash::FxHashMap;
 use thalweg_ir::{Op, View};
 
-/// Facts about a segment; see the module.
+/// Facts about a segment that hold for every plan; see the module.
 pub(crate) struct Facts<'a> {
-    /// The segment.
+    /// Segment with its index.
     pub ix: Indexed<'a>,
     /// Operations that a live result depends on.
     pub needed: BitSet,
     /// Operations whose results are stored in every plan.
     pub required: BitSet,
-    /// Results to store if they are needed at all.
+    /// Results that are stored by choice, as far as a plan needs them.
     chosen: BitSet,
     /// Kind of each live-out, in order of the operations.
     pub outputs: Vec<(usize, OutputPlan)>,
-    /// Values that the operands of an opaque operation are views of.
+    /// Base values that the operands of each opaque operation are views of.
     pub operands: FxHashMap<usize, Vec<ValueId>>,
-    /// Operations that a gather or an opaque kernel reads from memory.
+    /// Operations that each gather or opaque kernel reads from memory, by reader.
     pub in_memory: FxHashMap<usize, Vec<usize>>,
     /// Row class of each reduction and scan: equal for those over the same rows, ascending in the canonical order.
     pub row_class: FxHashMap<usize, usize>,
-    /// For each reduction and scan, and for each operation that is stored instead of one (see [`Facts::end_of_chain`]),
-    /// that reduction.
+    /// Reduction or scan that an operation represents: itself, or the one instead of which it is stored (see
+    /// [`Facts::end_of_chain`]).
     pub fold_of: FxHashMap<usize, usize>,
-    /// Stored views: read from memory by something, but not expressible by strides. Views of them are read from there
-    /// too.
+    /// Views that are stored, because something reads them from memory and strides do not express them. Views of such a
+    /// view read it from there too.
     kept: BitSet,
     /// Number of users of each operation, and one of them.
     users: Vec<(u32, usize)>,
@@ -43,7 +43,7 @@ pub(crate) struct Facts<'a> {
     pub footprint: u64,
 }
 
-/// Maximum distance after a product at which its epilogue is searched for.
+/// Maximum distance in operations after a product at which its epilogue is searched for.
 const NEAR: usize = 64;
 
 impl<'a> Facts<'a> {
@@ -78,7 +78,7 @@ impl<'a> Facts<'a> {
         facts
     }
 
-    /// Visits all operations, from the last one. Returns whether the set of stored views is complete.
+    /// Visits all operations, from the last to the first. Returns whether the set of stored views is complete.
     fn look_at_all(&mut self) -> bool {
         let n = self.ix.seg.ops.len();
         let mut used = BitSet::new(n);
@@ -161,7 +161,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Marks a value as read from memory by operation `i`, directly or as a view of a stored value.
+    /// Marks a value as read from memory by operation `i`: the value itself, or the stored value that it is a view of.
     fn read_in_memory(&mut self, i: usize, v: ValueId) {
         self.reads_there(i, self.viewed(v));
     }
@@ -174,13 +174,13 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Stored value or input that a value is a strided view of, or the value itself. Stored views are those of the
+    /// Stored value or input that a value is a strided view of; else the value itself. Stored views are those of the
     /// previous round, so the order of visits does not matter.
     fn viewed(&self, v: ValueId) -> ValueId {
         self.viewed_as(v, |_| true)
     }
 
-    /// As `viewed`, if the view also fits.
+    /// Like `viewed`, for views that satisfy `fits`.
     fn viewed_as(&self, v: ValueId, fits: impl Fn(&View) -> bool) -> ValueId {
         let kept = |j: usize| self.kept.has(j) && ValueId::Op(j) != v;
         let stored = |j: usize| kept(j) || self.ix.seg.live.has(j) && !self.is_alias(j);
@@ -236,8 +236,8 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Operations whose results operation `i` reads; for an opaque operation, those behind views that no kernel
-    /// computes.
+    /// Operations whose results operation `i` reads. For an opaque operation these are the bases of views that no
+    /// kernel computes.
     pub fn read_by(&self, i: usize) -> impl Iterator<Item = usize> + '_ {
         let viewed = self.operands.get(&i);
         let named = self.ix.tensors(i).map(|(_, v)| v).filter(move |_| viewed.is_none());
@@ -259,8 +259,8 @@ impl<'a> Facts<'a> {
         self.users[i].0 > 1
     }
 
-    /// Single user of a value, if it is elementwise, depends on that value alone and its result has no more bytes.
-    /// Storing that result instead serves everyone as well and saves recomputing it.
+    /// Single user of a value, if it is elementwise, depends on that value alone, and its result has no more bytes.
+    /// Storing the user's result instead serves all readers and saves recomputing it.
     fn better_stored(&self, i: usize) -> Option<usize> {
         let (1, user) = self.users[i] else { return None };
         // A reduction without elements is a kernel of its own.
@@ -285,7 +285,7 @@ impl<'a> Facts<'a> {
     }
 
     /// Last operation of a product's elementwise epilogue, whose other arguments are inputs: a bias, an activation, a
-    /// residual. Everything before it has no other use.
+    /// residual. The operations before the last have no other use.
     pub fn end_of_product(&self, product: usize) -> usize {
         let seg = self.ix.seg;
         // Operations of the epilogue, each with its number of readers among them.
@@ -327,17 +327,17 @@ impl<'a> Facts<'a> {
         true
     }
 
-    /// Row class of the reduction that a value represents.
+    /// Row class of the reduction that an operation represents; see [`Facts::fold_of`].
     pub fn rows_of_value(&self, i: usize) -> Option<usize> {
         self.fold_of.get(&i).map(|f| self.row_class[f])
     }
 
-    /// Whether storing a value is a choice: it is needed, takes work to compute, and storing its single user is not as
-    /// good.
+    /// Whether a plan may choose to store a value. The value is needed and takes work to compute, and storing its
+    /// single user instead is not as good.
     pub fn may_store(&self, i: usize) -> bool {
         let op = self.ix.seg.ops[i].op;
         let choice = self.needed.has(i) && !self.required.has(i) && !op.is_view() && !is_constant(op);
-        // A reduction may be computed in another kernel's pass, its user may not.
+        // A reduction may be computed in another kernel's pass, whereas its user may not.
         choice && (self.ix.takes_rows(i) || contracts(op, self.ix.seg.mode) || self.better_stored(i).is_none())
     }
 }

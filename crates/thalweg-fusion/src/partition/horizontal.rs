@@ -20,27 +20,27 @@ use crate::segment::{Indexed, ValueId};
 use crate::tunable::TUNABLES;
 use std::collections::{BTreeSet, HashMap};
 
-/// Longest map and longest row kernel that join a group, in picoseconds of the cost model.
+/// Maximum predicted time of a map and of a row kernel that join a group, in picoseconds.
 const MAP_PS: u64 = 500_000_000;
 const ROWS_PS: u64 = 30_000_000;
 /// Maximum bytes that a group writes to new memory: they are in use at once, in addition to what was before.
 const NEW_BYTES: usize = 256 << 20;
 
-/// Properties of a kernel that grouping depends on.
+/// Properties of a kernel that decide about its group.
 struct Size {
-    /// Whether it may join a group.
+    /// Whether the kernel may join a group.
     part: bool,
-    /// Bytes read and written.
+    /// Number of bytes read and written.
     moved: usize,
-    /// Bytes written that cannot reuse an input's memory.
+    /// Number of bytes written that cannot reuse an input's memory.
     new: usize,
-    /// Large values that it reads, and whether an output could reuse their memory.
+    /// Large values that the kernel reads, each with whether an output could reuse its memory.
     takes: Vec<(ValueId, bool)>,
-    /// Whether it reads, or writes, data that is in cache only if little runs between writer and reader.
+    /// Whether the kernel reads or writes data that stays in cache only if little runs between writer and reader.
     near: bool,
 }
 
-/// Kernels of one level to run as one launch.
+/// Kernels of one level that run as one launch.
 struct Group {
     level: usize,
     kernels: Vec<usize>,
@@ -50,7 +50,7 @@ struct Group {
     takes: HashMap<ValueId, bool>,
 }
 
-/// Groups kernels. `readers` are the kernels that read from each, all of them later; `times` are predicted times.
+/// Groups kernels. `readers` lists the kernels that read from each, all of them later; `times` are predicted times.
 pub(super) fn group(
     ix: &Indexed<'_>,
     kernels: Vec<KernelPlan>,
@@ -83,11 +83,11 @@ pub(super) fn ungrouped(plan: &Plan) -> Option<Plan> {
 }
 
 fn sizes(ix: &Indexed<'_>, kernels: &[KernelPlan], times: &[u64]) -> Vec<Size> {
-    // Kernel that computed an operation last: a kernel reads what it does not compute.
+    // Kernel that computed each operation last. A kernel reads from others what it does not compute itself.
     let mut computed = vec![usize::MAX; ix.seg.ops.len()];
     let mut seen: HashMap<ValueId, usize> = HashMap::new();
     let mut written_by = vec![usize::MAX; ix.seg.ops.len()];
-    // Bytes that all kernels up to each one have moved.
+    // Bytes moved by all kernels before and including each one.
     let cache = TUNABLES.group_cache_bytes.get();
     let mut total = 0;
     let mut until = Vec::with_capacity(kernels.len());
@@ -153,11 +153,11 @@ fn levels(sizes: &[Size], readers: &[Vec<usize>]) -> Vec<usize> {
         height[k] = readers[k].iter().map(|&r| height[r] + 1).max().unwrap_or(0);
     }
     let last = depth.iter().copied().max().unwrap_or(0);
-    // If one of two kernels reads from the other, it has more depth and less height: so if the first is late, the
-    // second is too.
+    // A kernel that reads from another has more depth and less height. So if the first of the two is late, the second
+    // is too.
     let mut level: Vec<usize> =
         (0..n).map(|k| if height[k] < depth[k] { last - height[k] } else { depth[k] }).collect();
-    // Kernels without dependences join the largest level.
+    // Kernels without dependences join the level with the most members.
     let mut parts = vec![0; last + 1];
     (0..n).filter(|&k| sizes[k].part).for_each(|k| parts[level[k]] += 1);
     let fullest = (0..=last).max_by_key(|&l| (parts[l], last - l)).unwrap_or(0);
@@ -211,8 +211,8 @@ impl Group {
     }
 }
 
-/// Order of the groups in which each runs after those it reads from; of those that could run, the one whose first
-/// kernel comes first.
+/// Order of the groups in which each runs after those it reads from. Among ready groups, the one whose first kernel
+/// comes first is next.
 pub(super) fn order(groups: &[Vec<usize>], readers: &[Vec<usize>]) -> Vec<usize> {
     let mut group = vec![0; readers.len()];
     for (g, all) in groups.iter().enumerate() {
@@ -244,7 +244,7 @@ mod tests {
         Size { part, moved: 1000, new: 0, takes: vec![], near }
     }
 
-    /// Groups and their order for kernels that may all join, except those listed.
+    /// Groups, in the order of running, of kernels that may all join a group, except those listed in `apart`.
     fn grouped(readers: &[Vec<usize>], apart: &[usize]) -> Vec<Vec<usize>> {
         let sizes: Vec<Size> = (0..readers.len()).map(|k| size(!apart.contains(&k), false)).collect();
         let groups = groups(&sizes, &levels(&sizes, readers));
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn kernels_stay_acyclic() {
-        // For any graph: `order` panics on cycles.
+        // Random graphs; `order` panics on a cycle.
         let mut state = 1u64;
         let mut below = |n: usize| {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);

@@ -23,24 +23,24 @@ use std::rc::Rc;
 use thalweg_ir::{DType, Op};
 use thalweg_kernel::Geometry;
 
-/// Candidate with its predicted time.
+/// Legal candidate kernel with its predicted time.
 #[derive(Debug)]
 pub(crate) struct Kernel {
     /// Operations that it stores, ascending.
     pub stores: Vec<usize>,
-    /// Plan and loads.
+    /// Kernel plan, and the stored operations that it loads.
     pub candidate: Candidate,
     /// Predicted picoseconds; 0 without fusion.
     pub time: u64,
-    /// Inputs of the segment that it reads.
+    /// Inputs of the segment that the kernel reads.
     pub inputs: Vec<usize>,
-    /// Recomputed operations: computed for more points than they have elements, or under several maps; each with its
-    /// total points.
+    /// Recomputed operations, each with its total number of points. They are computed for more points than they have
+    /// elements, or under several maps.
     pub again: Vec<(usize, u64)>,
 }
 
 impl Kernel {
-    /// First of its stores in the canonical order.
+    /// First of the kernel's stores in the canonical order, which identifies the kernel.
     pub fn name(&self, facts: &Facts<'_>) -> usize {
         *self.stores.iter().min_by_key(|&&s| facts.rank[s]).expect("a kernel stores something")
     }
@@ -65,7 +65,7 @@ pub(crate) fn candidate(facts: &Facts<'_>, stores: &[usize], stored: &BitSet) ->
     let domain = match rows {
         Some(r) => rows::operand(ix, r),
         None => {
-            // The shape with the most dimensions has the most layout information.
+            // The domain is the shape with the most dimensions: it has the most layout information.
             let shape = |s: usize| (ix.seg.shapes[s].rank(), ix.seg.shapes[s].dims().to_vec());
             let best = stores.iter().max_by_key(|&&s| (shape(s), facts.rank[s])).expect("a kernel stores something");
             ValueId::Op(*best)
@@ -95,7 +95,7 @@ pub(crate) fn candidate(facts: &Facts<'_>, stores: &[usize], stored: &BitSet) ->
     Ok(Candidate { plan, loads: reach.loads })
 }
 
-/// Operations that a kernel with this one store would compute, without any limit.
+/// Operations that a kernel with the single store `store` would compute, without any limit on its size.
 pub(crate) fn computed_by(facts: &Facts<'_>, store: usize, stored: &BitSet) -> Vec<usize> {
     let ops = &facts.ix.seg.ops;
     let (mut seen, mut left) = (FxHashSet::default(), vec![store]);
@@ -108,7 +108,8 @@ pub(crate) fn computed_by(facts: &Facts<'_>, store: usize, stored: &BitSet) -> V
     seen.into_iter().collect()
 }
 
-/// Reduction that defines the kernel's rows, and reductions over all rows that are computed in its pass.
+/// Chooses the reduction that defines the kernel's rows, and the reductions over all rows that are computed in the same
+/// pass.
 fn pick_rows(facts: &Facts<'_>, stores: &[usize], reach: &Reach) -> Result<(Option<usize>, Vec<usize>), Rule> {
     let ix = &facts.ix;
     let mut classes: Vec<usize> = reach.folds.iter().map(|f| facts.row_class[f]).collect();
@@ -135,8 +136,8 @@ fn pick_rows(facts: &Facts<'_>, stores: &[usize], reach: &Reach) -> Result<(Opti
     }
 }
 
-/// Whether reductions over all other axes can share a pass along the last axes, the rows of `rows`: each group of rows
-/// gives a partial result, and the launch combines these. Their order differs from that of a separate reduction, so
+/// Whether reductions over all other axes can share a pass along the last axes, the rows of `rows`. Each group of rows
+/// then gives a partial result, and the launch combines these. The order differs from that of a separate reduction, so
 /// strict plans do not share passes.
 fn can_fuse_passes(facts: &Facts<'_>, stores: &[usize], reach: &Reach, rows: usize, columns: &[usize]) -> bool {
     let ix = &facts.ix;
@@ -151,7 +152,7 @@ fn can_fuse_passes(facts: &Facts<'_>, stores: &[usize], reach: &Reach, rows: usi
             && op.plain().is_some()
             && matches!(dtype, DType::F32 | DType::F64 | DType::I32 | DType::U32 | DType::I64 | DType::U64)
             && (ix.dtype(operand), ix.shape(operand)) == (dtype, shape)
-            // Complete only after the launch.
+            // A reduction over all rows is complete only after the launch, so no operation of the kernel may read it.
             && !reach.ops.iter().any(|&o| ix.tensors(o).any(|(_, v)| v == ValueId::Op(i)))
     };
     !ix.seg.mode.strict
@@ -162,49 +163,49 @@ fn can_fuse_passes(facts: &Facts<'_>, stores: &[usize], reach: &Reach, rows: usi
         && columns.iter().all(plain)
 }
 
-/// Stores of a kernel, and stored operations that it loads.
+/// Cache key of a candidate: its stores, and the stored operations that it loads.
 type Key = (Vec<usize>, Vec<usize>);
 
-/// Cache of candidate kernels.
+/// Cache of candidate kernels of one segment.
 pub(crate) struct Kernels<'f, 'a> {
-    /// The segment.
+    /// Facts about the segment.
     pub facts: &'f Facts<'a>,
     /// Cost constants.
     pub costs: &'f Costs,
     classes: ScalarClasses,
-    /// Cached kernels by stores and loads.
+    /// Cached kernels, or the rules that they break, by stores and loads.
     known: FxHashMap<Key, Result<Rc<Kernel>, Rule>>,
-    /// Operations written into candidates so far.
+    /// Number of operations written into candidates so far.
     pub visits: u64,
-    /// Known partial plans, if available.
+    /// Known partial plans that the search may use.
     pub at_hand: Option<AvailablePlans<'f>>,
-    /// Whether somebody waits for the plan: plans of quick searches will do.
+    /// Whether somebody waits for the plan, so that plans of quick searches suffice.
     pub quickly: bool,
-    /// Use of known partial plans.
+    /// Counts of known partial plans that were used.
     pub parts: PartsUsed,
 }
 
-/// Added to `visits` to end a search: beyond any budget.
+/// Value added to `visits` to end a search: beyond any budget.
 const ENDED: u64 = 1 << 62;
 
-/// Use of known partial plans.
+/// Counts of known partial plans that a search used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PartsUsed {
-    /// Components that took a known plan.
+    /// Number of components that took a known plan.
     pub taken: u64,
-    /// Components whose search started from known plans.
+    /// Number of components whose search started from known plans.
     pub grown: u64,
 }
 
 impl PartsUsed {
-    /// Sum of both.
+    /// Sum of two counts.
     pub(super) fn and(self, other: PartsUsed) -> PartsUsed {
         PartsUsed { taken: self.taken + other.taken, grown: self.grown + other.grown }
     }
 }
 
 impl<'f, 'a> Kernels<'f, 'a> {
-    /// Empty cache.
+    /// Empty cache without known partial plans.
     pub fn new(facts: &'f Facts<'a>, costs: &'f Costs) -> Kernels<'f, 'a> {
         let classes = ScalarClasses::new(facts.ix.seg.scalars);
         let (known, parts) = (FxHashMap::default(), PartsUsed::default());
@@ -220,12 +221,12 @@ impl<'f, 'a> Kernels<'f, 'a> {
         Kernels { at_hand, quickly, ..Kernels::new(facts, costs) }
     }
 
-    /// Operations written into candidates so far, also if the search was ended.
+    /// Number of operations written into candidates so far, also if the search was ended.
     pub fn visited(&self) -> u64 {
         self.visits % ENDED
     }
 
-    /// Visit count at which `more` visits are spent; 0 if the search was ended.
+    /// Visit count at which `more` further visits are spent; 0 if the search was ended.
     pub fn until(&self, more: u64) -> u64 {
         if self.visits < ENDED { self.visits.saturating_add(more) } else { 0 }
     }
@@ -311,7 +312,7 @@ impl<'f, 'a> Kernels<'f, 'a> {
     }
 }
 
-/// Operations computed in a candidate.
+/// Operations that a candidate computes.
 pub(crate) fn candidate_ops(candidate: &Candidate) -> &[usize] {
     match &candidate.plan {
         KernelPlan::Map { ops, .. } | KernelPlan::Contraction { ops, .. } | KernelPlan::Opaque { ops, .. } => ops,
@@ -319,8 +320,8 @@ pub(crate) fn candidate_ops(candidate: &Candidate) -> &[usize] {
     }
 }
 
-/// Operations that a kernel computes for more points than they have elements; `computed` has each with its number of
-/// points, once per map.
+/// Operations that a kernel computes for more points than they have elements. `computed` lists each operation with its
+/// number of points, once per map.
 fn recomputed_ops(
     facts: &Facts<'_>,
     computed: &[(usize, usize)],

@@ -15,7 +15,7 @@ use tracing::{Level, event, event_enabled};
 
 const TARGET: &str = "thalweg::plan";
 
-/// Move from plan to plan.
+/// Kind of move from one plan to another.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Move {
     /// Reductions over the same rows, and their producers, join the kernel that uses them.

@@ -17,25 +17,27 @@ use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard};
 use thalweg_ir::{Arg, DType, InputKind, RelArg, RelOp, View};
 
-/// Maximum operations of all cached components; beyond, the cache is cleared.
+/// Maximum number of operations of all cached components, beyond which the cache is cleared.
 const MAX_CACHED_OPS: usize = 1 << 17;
 const NEW_OPS_DIVISOR: usize = 3;
-/// Interval of prefixes by which a component is indexed, in operations: it is found by its first operations, whatever
-/// follows.
+/// Interval, in operations, of the prefixes by which a component is indexed. A component is found by its first
+/// operations, whatever follows.
 const PREFIX_STEP: usize = 16;
-/// Maximum difference of the footprints of two segments, in doublings, for a plan of one to be as good for the other.
+/// Maximum difference of the footprints of two segments, in doublings, at which a plan of one counts as good for the
+/// other.
 const DOUBLINGS: u32 = 2;
 
 /// Cache of known plans of components: for one device and one search effort.
 #[derive(Default)]
 pub struct PartitionCache(Mutex<CachedPartitions>);
 
-/// Known plans as available to a search.
+/// Known plans that a search may use.
 #[derive(Clone, Copy)]
 pub struct AvailablePlans<'p> {
     /// Cache of known plans.
     pub parts: &'p PartitionCache,
-    /// Set if an ended search is continued: called now and then; it may block, and returns whether to go on.
+    /// Callback of a continued search, called now and then. It may block, and returns whether to go on. `None` for a
+    /// first search.
     pub further: Option<&'p dyn Fn() -> bool>,
 }
 
@@ -43,7 +45,7 @@ pub struct AvailablePlans<'p> {
 struct CachedPartitions {
     /// Cost constants that all entries were found with.
     costs: Option<Costs>,
-    /// By the hash of their form, in canonical order and as recorded.
+    /// Entries by the hash of their form, in canonical order and as recorded.
     alike: FxHashMap<u64, Vec<Arc<PartitionComponent>>>,
     /// By the hash of their operations as recorded, of these without the last one, and of every prefix of [`PREFIX_STEP`]
     /// multiples.
@@ -55,11 +57,11 @@ struct CachedPartitions {
 /// Completeness of a component's search.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Standing {
-    /// Completed.
+    /// Search from scratch, completed.
     Ended,
-    /// Ended by its budget.
+    /// Search ended by its budget.
     Stopped,
-    /// Started from other partitions, and completed from there.
+    /// Search that started from other partitions, completed from there.
     Grown,
 }
 
@@ -70,18 +72,18 @@ impl Standing {
     }
 }
 
-/// Component with its partition.
+/// Cached component with its partition.
 pub(super) struct PartitionComponent {
     alike: Look,
     recorded: Look,
-    /// Rank in the canonical order of each operation, as recorded.
+    /// Canonical rank of each operation, in the order of recording.
     canonical: Vec<u32>,
-    /// Stores of each kernel, by index as recorded.
+    /// Stores of each kernel, by index in the order of recording.
     kernels: Vec<Vec<u32>>,
-    /// Footprint of its segment, as a base-2 logarithm.
+    /// Footprint of the component's segment, as a base-2 logarithm.
     footprint: u32,
     pub standing: Standing,
-    /// Found by a quick search: not a starting point for others.
+    /// Whether a quick search found it. Such a partition is no starting point for other searches.
     pub quick: bool,
 }
 
@@ -100,7 +102,7 @@ fn doublings(facts: &Facts<'_>) -> u32 {
 }
 
 impl Look {
-    /// Form of these operations, in this order.
+    /// Form of the operations `ops`, in this order.
     pub fn of(facts: &Facts<'_>, ops: &[usize]) -> Look {
         let seg = facts.ix.seg;
         let place: FxHashMap<usize, usize> = ops.iter().enumerate().map(|(at, &i)| (i, at)).collect();
@@ -150,7 +152,7 @@ impl Look {
         h.finish()
     }
 
-    /// Hash of each prefix of the operations, regardless of required stores and sizes.
+    /// Hash of each prefix of the operations. Required stores and sizes are not hashed.
     fn prefix_hashes(&self) -> Vec<u64> {
         let mut h = FxHasher::default();
         self.mode.hash(&mut h);
@@ -161,7 +163,7 @@ impl Look {
         self.ops.iter().map(after).collect()
     }
 
-    /// Whether the first operations are equal to the other's.
+    /// Whether the first `first` operations are equal to those of `other`.
     fn begins_with(&self, other: &Look, first: usize) -> bool {
         self.mode == other.mode
             && first <= self.ops.len().min(other.ops.len())
@@ -170,12 +172,12 @@ impl Look {
 }
 
 impl PartitionComponent {
-    /// Stores of each kernel, as operations of an equivalent component given in canonical order.
+    /// Stores of each kernel, mapped to an equivalent component given in canonical order.
     fn stores(&self, ranked: &[usize]) -> Vec<Vec<usize>> {
         self.with(|at| Some(ranked[self.canonical[at] as usize]))
     }
 
-    /// Stores of each kernel, as operations recorded in the same order, as far as these go.
+    /// Stores of each kernel, mapped to operations recorded in the same order, as far as these go.
     fn stores_recorded(&self, ops: &[usize]) -> Vec<Vec<usize>> {
         self.with(|at| ops.get(at).copied())
     }
@@ -189,20 +191,20 @@ impl PartitionComponent {
         self.kernels.iter().map(stores).filter(|s| !s.is_empty()).collect()
     }
 
-    /// Whether its search completed, for sizes like these; `quickly` accepts any.
+    /// Whether the search of this partition completed for sizes like these; with `quickly`, true for any.
     fn is_like(&self, look: &Look, long: usize, quickly: bool) -> bool {
         let sizes = self.recorded.ops.iter().zip(&look.ops).take(long).all(|(a, b)| a.2 == b.2);
         sizes && (quickly || self.standing != Standing::Stopped && !self.quick)
     }
 }
 
-/// Starting point for the search of a component.
+/// Starting point for an incremental search of a component.
 pub(super) struct Begun {
     /// Stores of each kernel of the known partitions.
     pub kernels: Vec<Vec<usize>>,
     /// Operations that no partition contains.
     pub new: Vec<usize>,
-    /// Whether the known part was fully searched for sizes like these: moves between its kernels gain nothing.
+    /// Whether the known part was fully searched for sizes like these. Moves between its kernels then gain nothing.
     pub converged: bool,
 }
 
@@ -231,7 +233,7 @@ impl PartitionCache {
         self.0.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Sets the cost constants. Entries found with other ones are forgotten.
+    /// Sets the cost constants, and forgets entries that were found with other constants.
     pub(super) fn by(&self, costs: &Costs) {
         let mut known = self.known();
         if known.costs.as_ref() != Some(costs) {

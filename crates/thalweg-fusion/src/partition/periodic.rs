@@ -14,17 +14,18 @@ use crate::segment::{BitSet, Segment};
 use crate::tunable::TUNABLES;
 use std::ops::Range;
 
-/// Maximum iterations that one kernel spans: the repeated span has at most this many.
+/// Maximum number of iterations that one kernel spans, and so of the repeated span.
 const MAX_SPAN_ITERATIONS: usize = 3;
-/// Iterations beyond [`min_searched_iterations`](crate::tunable::PlannerTunables::min_searched_iterations) that are
-/// searched are chosen to leave a multiple of every span.
+/// The number of searched iterations beyond
+/// [`min_searched_iterations`](crate::tunable::PlannerTunables::min_searched_iterations) leaves a multiple of this
+/// number, and so of every span length.
 const MULTIPLE: usize = 6;
 
-/// Operations of a loop: those before it, and iterations up to the segment's end.
+/// Loop in a segment: the operations before it, and its iterations up to the segment's end.
 pub(super) struct Loop {
-    /// Operations before the loop.
+    /// Number of operations before the loop.
     pub begin: usize,
-    /// Operations of an iteration.
+    /// Number of operations of an iteration.
     pub period: usize,
     /// Number of iterations.
     pub turns: usize,
@@ -32,7 +33,7 @@ pub(super) struct Loop {
     few: usize,
 }
 
-/// Plan of the loop that a segment is, and whether the search completed.
+/// Plan of a segment that is a loop, and whether the search completed.
 pub(super) fn search(kernels: &mut Kernels<'_, '_>, effort: Effort) -> Option<(State, bool)> {
     let seg = kernels.facts.ix.seg;
     if !seg.mode.fused || effort == Effort::None {
@@ -42,7 +43,7 @@ pub(super) fn search(kernels: &mut Kernels<'_, '_>, effort: Effort) -> Option<(S
     [0, MULTIPLE].into_iter().find_map(|more| of_few(kernels, &Loop::of(&seg, more)?, effort))
 }
 
-/// Plan of a few iterations, repeated.
+/// Plan of a few iterations, repeated for all iterations.
 fn of_few(kernels: &mut Kernels<'_, '_>, found: &Loop, effort: Effort) -> Option<(State, bool)> {
     let seg = kernels.facts.ix.seg;
     let (live, few) = (found.live(&seg), found.begin + found.few * found.period);
@@ -106,7 +107,7 @@ impl Loop {
         first..self.begin + (number + 1) * self.period
     }
 
-    /// Kernels of all iterations, by their stores, from those of a few; `None` if no span repeats.
+    /// Stores of all kernels of all iterations, repeated from those of a few iterations; `None` if no span repeats.
     fn repeated(&self, few: Vec<Stored>) -> Option<Vec<Vec<usize>>> {
         let of_turn = |number: usize, by: usize| {
             let turn = self.turn(number);
@@ -132,5 +133,5 @@ impl Loop {
     }
 }
 
-/// Stores of a kernel, and all operations that it computes.
+/// Kernel of a few iterations: its stores, and all operations that it computes.
 type Stored = (Vec<usize>, Vec<usize>);

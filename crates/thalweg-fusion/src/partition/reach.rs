@@ -11,10 +11,10 @@ use crate::write::rules::{Rule, contracts, counts, is_constant, is_opaque};
 use rustc_hash::FxHashSet;
 use thalweg_ir::Op;
 
-/// Candidate kernel.
+/// Candidate kernel with its loads.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Candidate {
-    /// Kernel of a plan.
+    /// The kernel as a plan would hold it.
     pub plan: KernelPlan,
     /// Stored operations that it loads, ascending.
     pub loads: Vec<usize>,
@@ -28,7 +28,7 @@ pub(super) struct Reach {
     pub loads: Vec<usize>,
     /// Reductions and scans among `ops`.
     pub folds: Vec<usize>,
-    /// Fusible products among `ops`.
+    /// Matrix products among `ops` that fuse with their neighbours.
     pub products: Vec<usize>,
 }
 

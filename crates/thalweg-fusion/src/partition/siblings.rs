@@ -17,13 +17,13 @@ use std::collections::BTreeSet;
 use thalweg_ir::{DType, Shape};
 use thalweg_kernel::Contracts;
 
-/// Longest product that joins a group, in picoseconds of the cost model: a longer one has enough waves.
+/// Maximum predicted time, in picoseconds, of a product that joins a group. A longer one has enough waves by itself.
 const MAX_GROUPED_PS: u64 = 200_000_000;
 
-/// Kernels in order of running, the readers of each, and its predicted time.
+/// Kernels in order of running, the readers of each, and the predicted time of each.
 pub(super) type Run = (Vec<KernelPlan>, Vec<Vec<usize>>, Vec<u64>);
 
-/// Groups products; see the module.
+/// Groups sibling products; see the module.
 pub(super) fn group_siblings(ix: &Indexed<'_>, (kernels, readers, times): Run) -> Run {
     if ix.seg.mode.contracts != Contracts::Tiles || ix.seg.mode.strict {
         return (kernels, readers, times);
@@ -32,7 +32,7 @@ pub(super) fn group_siblings(ix: &Indexed<'_>, (kernels, readers, times): Run) -
     for (k, after) in readers.iter().enumerate() {
         after.iter().for_each(|&r| depth[r] = depth[r].max(depth[k] + 1));
     }
-    // Kernels of each launch, newest launch of each key, and launch of each kernel.
+    // Kernels of each launch, newest launch by key, and launch of each kernel.
     let mut launches: Vec<Vec<usize>> = vec![];
     let mut open: FxHashMap<Key, usize> = FxHashMap::default();
     let mut launch_of = vec![0; kernels.len()];
@@ -68,7 +68,7 @@ pub(super) fn group_siblings(ix: &Indexed<'_>, (kernels, readers, times): Run) -
     made
 }
 
-/// Properties that all kernels of a group share.
+/// Key of a group: properties that all of its kernels share.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     left: ValueId,

@@ -21,7 +21,7 @@ use crate::write::rules::is_constant;
 use serde::{Deserialize, Serialize};
 use std::hash::{Hash, Hasher};
 
-/// Version of the planner: another version may find other plans, and interprets constants differently.
+/// Version of the planner. Another version may find other plans, and may interpret constants differently.
 pub const PLANNER: &str = env!("THALWEG_PLANNER");
 
 /// Serialized form of a plan.
@@ -49,7 +49,7 @@ impl Planned {
         serde_json::to_vec(&Stored { complete, rewrite, kernels }).expect("plain numbers become JSON")
     }
 
-    /// Plan that [`Planned::to_bytes`] wrote for this segment; `None` if the bytes are no legal plan of it.
+    /// Plan that [`Planned::to_bytes`] wrote for this segment; `None` if the bytes are not a legal plan of it.
     pub fn from_bytes(bytes: &[u8], segment: Segment<'_>, costs: &Costs) -> Option<Planned> {
         let stored: Stored = serde_json::from_slice(bytes).ok()?;
         let rewritten = match stored.rewrite.is_empty() {
@@ -68,8 +68,8 @@ impl Planned {
     }
 }
 
-/// All stores of the kernels, if no kernel is empty, nothing is stored twice, everything required is stored, and
-/// everything else may be stored.
+/// Set of all stores of the kernels. `None` unless no kernel is empty, nothing is stored twice, everything required is
+/// stored, and everything else may be stored.
 fn stores(facts: &Facts<'_>, kernels: &[Vec<usize>]) -> Option<BitSet> {
     let seg = facts.ix.seg;
     let mut all = BitSet::new(seg.ops.len());
@@ -100,7 +100,7 @@ pub fn question(segment: &Segment<'_>, costs: &Costs, effort: Effort) -> Vec<u8>
     bytes.0
 }
 
-/// Key without sizes, for the plan of a class, as in memory.
+/// Key without sizes, for a plan that all sizes of a class share.
 pub fn class_question(segment: &Segment<'_>, class: &SegmentClass, costs: &Costs, effort: Effort) -> Vec<u8> {
     let mut bytes = Bytes(PLANNER.as_bytes().to_vec());
     (costs.id(), effort, segment.mode).hash(&mut bytes);

@@ -54,7 +54,8 @@ pub(super) fn plan<'a>(
 }
 
 impl Loop {
-    /// Values passed between iterations, through views: the links between the kernels of different iterations.
+    /// Values that one iteration passes to another, directly or through views: the links between kernels of different
+    /// iterations.
     fn carried_values(&self, segment: &Segment<'_>) -> BitSet {
         let turn = |i: usize| i.saturating_sub(self.begin) / self.period;
         let mut handed = BitSet::new(segment.ops.len());
@@ -77,7 +78,7 @@ impl Loop {
     }
 }
 
-/// Plan of an iteration.
+/// Plan of one iteration, which is repeated for others.
 struct IterationPlan {
     ops: Range<usize>,
     /// Stores of each kernel.
@@ -95,7 +96,7 @@ impl IterationPlan {
         self.ops.len() == other.len() && same(&facts.needed) && same(&facts.required)
     }
 
-    /// Same plan for another iteration; `None` if it is not legal.
+    /// Applies the plan to another iteration; `None` if it is not legal there.
     fn repeated(&self, kernels: &mut Kernels<'_, '_>, other: &Range<usize>) -> Option<State> {
         let later = |s: &usize| s - self.ops.start + other.start;
         let stores: Vec<Vec<usize>> = self.kernels.iter().map(|k| k.iter().map(later).collect()).collect();

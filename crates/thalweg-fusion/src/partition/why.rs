@@ -13,7 +13,7 @@ use crate::segment::{Segment, ValueId};
 use crate::write::rules::Rule;
 use thalweg_ir::Op;
 
-/// Every value passed between kernels of the plan, in order of the operations, with the reason.
+/// Values passed between kernels of a plan, in order of the operations, each with the reason.
 pub(crate) fn why(plan: &Plan, segment: Segment<'_>, costs: &Costs) -> Vec<Edge> {
     let facts = Facts::new(segment);
     // A group counts as several kernels, one per member.

@@ -10,12 +10,12 @@ use super::graph::{Graph, batch, last_two};
 use crate::tunable::TUNABLES;
 use thalweg_ir::{DType, RelArg, Shape};
 
-/// Cost of an element of an intermediate result, in multiplications: it is written and read.
+/// Cost of writing and reading an element of an intermediate result, in multiplications.
 const ELEMENT: f64 = 16.0;
-/// Fraction of the recorded order's cost below which another order is taken.
+/// Maximum fraction of the recorded order's cost at which another order is taken.
 const WORTH: f64 = 0.8;
 
-/// Makes the moves that pay.
+/// Makes the moves that reorder chains, where that pays.
 pub(super) fn find(graph: &mut Graph<'_>) {
     let mut inner = vec![];
     let products: Vec<usize> = graph.needed().into_iter().filter(|&i| graph.factors(i).is_some()).collect();
@@ -27,8 +27,8 @@ pub(super) fn find(graph: &mut Graph<'_>) {
     }
 }
 
-/// Inner product that is an operand of a product, if the two form a chain. None for f16: intermediate results could
-/// overflow in another order.
+/// Product whose result is the operand `factor` of another product, if the two form a chain. `None` for f16:
+/// intermediate results could overflow in another order.
 fn chained(graph: &Graph<'_>, product: usize, factor: RelArg) -> Option<usize> {
     let dtype = graph.ops[product].dtype;
     graph.inner_product(factor).filter(|&i| graph.ops[i].dtype == dtype && dtype != DType::F16)
@@ -66,7 +66,7 @@ fn flatten(graph: &Graph<'_>, product: usize, factors: &mut Vec<Shape>, deepest:
     Some(own + below)
 }
 
-/// Cost of a product, and its shape.
+/// Cost of a product in multiplications, and the shape of its result.
 fn cost(a: Shape, b: Shape) -> Option<(f64, Shape)> {
     let ([m, k], [inner, n]) = (last_two(a)?, last_two(b)?);
     let leading = batch(a).broadcast(&batch(b)).filter(|_| k == inner)?;
@@ -109,7 +109,7 @@ impl Splits {
         self.best[lo * self.n + hi].0
     }
 
-    /// Brings the product of operands `lo..=hi` into the best order.
+    /// Rewrites the product of operands `lo..=hi` into the best order.
     fn regroup(&self, graph: &mut Graph<'_>, product: usize, lo: usize, hi: usize) -> Option<()> {
         let at = self.best[lo * self.n + hi].1;
         split(graph, product, (lo, hi), at)?;
@@ -139,7 +139,7 @@ fn split(graph: &mut Graph<'_>, product: usize, (lo, hi): (usize, usize), at: us
     }
 }
 
-/// Number of the chain's operands within an operand of a product.
+/// Number of the chain's operands that an operand of a product is computed from.
 fn leaves(graph: &Graph<'_>, product: usize, factor: RelArg) -> Option<usize> {
     let Some(link) = chained(graph, product, factor) else { return Some(1) };
     let [a, b] = graph.factors(link)?;

@@ -10,7 +10,7 @@ pub(super) struct Graph<'a> {
     /// The segment's operations, some of them changed, then added ones. Arguments refer to these numbers.
     pub ops: Vec<RelOp>,
     pub shapes: Vec<Shape>,
-    /// Number of uses of each operation by needed ones.
+    /// Number of uses of each operation by operations that are needed.
     pub users: Vec<u32>,
     /// Moves made so far.
     pub moves: Vec<Move>,
@@ -128,7 +128,7 @@ impl<'a> Graph<'a> {
         (self.ops[i].op == Op::Matmul).then(|| [self.ops[i].args[0], self.ops[i].args[1]])
     }
 
-    /// Product that is an argument and has no other use, possibly reshaped and reshaped back.
+    /// Product that is an argument and has no other use; it may be reshaped and reshaped back.
     pub fn inner_product(&self, arg: RelArg) -> Option<usize> {
         let wanted = self.shape(arg)?;
         let mut at = arg;
@@ -173,7 +173,7 @@ impl<'a> Graph<'a> {
         Some(self.add(before, op, turned))
     }
 
-    /// Source of an argument that swaps the last two dimensions, with the number of that permutation.
+    /// Source of an argument that swaps the last two dimensions, with the index of that permutation operation.
     pub fn transposed(&self, arg: RelArg) -> Option<(usize, RelArg)> {
         let Arg::Op(i) = arg.decode() else { return None };
         let turns = self.ops[i].op == Op::Permute && Some(self.ops[i].attr) == transposing(self.shapes[i].rank());

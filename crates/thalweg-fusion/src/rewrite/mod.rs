@@ -26,7 +26,8 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use thalweg_ir::{Arg, ElementOp, Op, RelOp, Shape};
 
-/// Change of one operation, by number: first the segment's operations, then those that earlier moves added.
+/// Rewriting move at one operation, given by index. Indices beyond the segment's operations are those that earlier
+/// moves added.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub(crate) enum Move {
     /// `(a·b)·c` becomes `a·(b·c)`.
@@ -42,7 +43,7 @@ pub(crate) enum Move {
 }
 
 impl Move {
-    /// Operation that it changes.
+    /// Index of the operation that the move changes.
     fn at(self) -> usize {
         match self {
             Move::Right(i) | Move::Left(i) | Move::Transpose(i) | Move::Rows(i) | Move::Columns(i) => i as usize,
@@ -62,11 +63,11 @@ impl fmt::Display for Move {
     }
 }
 
-/// Changes of a segment, in order; empty for most segments.
+/// Rewrite: list of moves on a segment, in order; empty for most segments.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Rewrite(Box<[Move]>);
 
-/// Operations of a rewritten segment. Its inputs, sizes and scalars are the original segment's.
+/// Result of a rewrite. Its inputs, sizes and scalars are those of the original segment.
 pub(crate) struct Rewritten {
     ops: Vec<RelOp>,
     shapes: Vec<Shape>,
@@ -76,7 +77,7 @@ pub(crate) struct Rewritten {
 }
 
 impl Rewrite {
-    /// Rewrite of all moves that pay.
+    /// Finds all moves that pay.
     pub fn of(segment: &Segment<'_>) -> Rewrite {
         if !segment.mode.fused || segment.mode.strict || !may_pay(segment) {
             return Rewrite::default();
@@ -88,7 +89,7 @@ impl Rewrite {
         Rewrite(graph.moves.into())
     }
 
-    /// Whether it has no moves.
+    /// Whether the rewrite has no moves.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -124,7 +125,7 @@ impl Rewrite {
 }
 
 impl Rewritten {
-    /// Borrowed form.
+    /// Segment that borrows the rewritten operations, and the rest from `of`.
     pub fn segment<'a>(&'a self, of: &Segment<'a>) -> Segment<'a> {
         Segment { ops: &self.ops, live: &self.live, shapes: &self.shapes, ..*of }
     }
@@ -134,7 +135,7 @@ impl Rewritten {
         self.places[original]
     }
 
-    /// Original operation at that index, if it was not added.
+    /// Original index of the operation at `place`; `None` if a move added it.
     pub fn original(&self, place: usize) -> Option<usize> {
         self.places.binary_search(&place).ok()
     }

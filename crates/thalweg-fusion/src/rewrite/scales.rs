@@ -10,14 +10,14 @@ use super::Move;
 use super::graph::Graph;
 use thalweg_ir::{Arg, DType, ElementOp, Op, RelArg, RelOp, Shape};
 
-/// Scaled operand: another tensor multiplied or divided by one number per row or column.
+/// Operand that is another tensor scaled, that is, multiplied or divided by one number per row or column.
 struct Scaled {
     op: ElementOp,
     of: RelArg,
     by: RelArg,
 }
 
-/// Makes the moves that pay.
+/// Makes the moves that take scales out of products, where that pays.
 pub(super) fn find(graph: &mut Graph<'_>) {
     for mut i in graph.needed() {
         if graph.factors(i).is_none() {
@@ -68,7 +68,7 @@ impl Graph<'_> {
         self.scale(product, sums, &scaled, by)
     }
 
-    /// Turns a product into the elementwise scaling of another product's result.
+    /// Replaces a product by the elementwise scaling of another product's result.
     fn scale(&mut self, product: usize, sums: RelArg, scaled: &Scaled, by: RelArg) -> Option<()> {
         let shape = self.shapes[product];
         debug_assert_eq!(self.shape(sums), Some(shape), "a factor changes no shape");
@@ -78,7 +78,8 @@ impl Graph<'_> {
         Some(())
     }
 
-    /// Scaling by a tensor that is broadcast along a dimension, counted from the last one, of narrow integers.
+    /// Matches a scaling of narrow integers by a tensor that is broadcast along dimension `dim`, counted from the last
+    /// one.
     fn scaled(&self, m: usize, dim: u32) -> Option<Scaled> {
         let rel = &self.ops[m];
         let Op::Element(op @ (ElementOp::Mul | ElementOp::Div)) = rel.op else { return None };
@@ -102,14 +103,14 @@ impl Graph<'_> {
         }
     }
 
-    /// Whether all uses of an operation are products with fitting operands.
+    /// Whether all uses of an operation are products whose operands satisfy `fits`.
     fn users_are(&self, i: usize, fits: impl Fn([RelArg; 2]) -> bool) -> bool {
         let users = (0..self.ops.len()).filter(|&u| self.is_needed(u) && self.ops[u].args().any(|a| a == Arg::Op(i)));
         let mut all = users.map(|u| self.factors(u).is_some_and(&fits));
         all.all(|fits| fits)
     }
 
-    /// Whether an argument has integers of at most 16 bits, directly or converted.
+    /// Whether an argument holds integers of at most 16 bits, directly or converted to another dtype.
     fn is_narrow(&self, arg: RelArg) -> bool {
         match (arg.decode(), self.dtype(arg)) {
             (_, Some(DType::I8 | DType::U8 | DType::I16 | DType::U16 | DType::Bool)) => true,

@@ -75,7 +75,7 @@ fn a_chain_is_multiplied_from_its_narrow_end() {
     g.live(abv);
     assert_eq!(moves(&g), [Move::Right(1)]);
     assert_eq!(same_values(&g.0), [30 * 30 * 31, 2 * 30 * 30]);
-    // The inner product is live, so it exists anyway.
+    // The product `a·b` is live, so it exists anyway.
     g.live(ab);
     assert_eq!(moves(&g), []);
 }

@@ -6,10 +6,10 @@ use super::Move;
 use super::graph::Graph;
 use thalweg_ir::{Arg, Op, RelArg, RelOp};
 
-/// Maximum number of an operand's ancestors that are visited.
+/// Maximum number of ancestors of an operand that are visited.
 const NEAR: usize = 64;
 
-/// Makes the moves that pay.
+/// Makes the moves that transpose products, where that pays.
 pub(super) fn find(graph: &mut Graph<'_>) {
     for i in graph.needed() {
         // A transpose used only as a view, as a product's operand or a result, costs nothing.

@@ -29,16 +29,16 @@ pub(crate) struct MapKernel {
     pub reads: Vec<ValueId>,
     pub scalars: Vec<ScalarArg>,
     pub in_place: Vec<(usize, usize)>,
-    /// Bytes of distinct elements read of each of these values.
+    /// Bytes of distinct elements read, for each of `reads`.
     pub touched: Vec<usize>,
     /// Operations computed in it, each once per index map it is needed under.
     pub computed: Vec<usize>,
 }
 
-/// Body over a domain, not laid out yet.
+/// Written body over a domain whose dimensions are not laid out yet.
 pub(crate) struct Written {
     pub body: Body,
-    /// Map from the domain, for each access.
+    /// Map from the domain to the source, for each access.
     pub maps: Vec<IndexMap>,
     /// See [`MapKernel`].
     pub reads: Vec<ValueId>,
@@ -53,13 +53,13 @@ pub(crate) struct Written {
 pub(crate) struct Outline<'a> {
     /// Value whose shape is the domain.
     pub domain: ValueId,
-    /// Reduction or scan that defines its rows.
+    /// Reduction or scan that defines the rows; `None` for a map.
     pub rows: Option<usize>,
     /// Operations stored point by point.
     pub stores: &'a [usize],
     /// Operations stored row by row.
     pub row_stores: &'a [usize],
-    /// Reductions over all rows, combined from all of them.
+    /// Reductions over all rows, combined across rows by the launch.
     pub column_stores: &'a [usize],
     /// Matrix product whose accumulators the kernel receives at its points (the domain is its shape), or an operation
     /// that another kernel computed from these; with the dtype in which it receives them.
@@ -67,7 +67,7 @@ pub(crate) struct Outline<'a> {
 }
 
 impl<'a> Outline<'a> {
-    /// Outline of a map kernel that stores these point by point.
+    /// Outline of a map kernel that stores these operations point by point.
     pub fn map(domain: ValueId, stores: &'a [usize]) -> Outline<'a> {
         Outline { domain, rows: None, stores, row_stores: &[], column_stores: &[], product: None }
     }
@@ -86,7 +86,7 @@ struct Writer<'a> {
     stored: &'a dyn Fn(usize) -> bool,
     classes: &'a ScalarClasses,
     builder: BodyBuilder,
-    /// Maps from the domain to row-major elements.
+    /// Maps from the domain to the row-major elements of values.
     orders: Maps,
     /// Node of a value under a map.
     done: FxHashMap<(ValueId, MapId), NodeId>,
@@ -97,7 +97,7 @@ struct Writer<'a> {
     reads: Vec<ValueId>,
     scalars: Vec<ScalarArg>,
     computed: Vec<usize>,
-    /// Number of times that each operation is computed.
+    /// Number of index maps under which each operation is computed.
     times: FxHashMap<usize, usize>,
 }
 
@@ -129,7 +129,7 @@ impl Maps {
 struct Argument {
     v: ValueId,
     path: Path,
-    /// Map from the domain to its row-major elements.
+    /// Map from the domain to the value's row-major elements.
     map: MapId,
 }
 
@@ -142,8 +142,8 @@ struct Visit {
     arguments: Option<Vec<Argument>>,
 }
 
-/// Writes the kernel of an outline, or returns the rule that it breaks. Whether a row of a shared pass is one dimension
-/// is known only from the layout of all accesses.
+/// Writes the kernel of an outline, or returns the rule that it breaks. Only the layout of all accesses shows whether a
+/// row of a shared pass is one dimension, so that rule is checked last.
 pub(crate) fn build_map(
     ix: &Indexed<'_>,
     outline: Outline<'_>,
@@ -203,8 +203,8 @@ fn write<'a>(
     w.within_arguments()
 }
 
-/// Writes the kernel that computes an operation over its own shape, as input of an enclosing kernel. Its output is no
-/// value of the plan.
+/// Writes the map kernel that computes an operation over its own shape, as private input of an enclosing kernel, such
+/// as the index of a scatter. Its output is no value of the plan.
 pub(crate) fn build_input(
     ix: &Indexed<'_>,
     op: usize,
@@ -214,8 +214,8 @@ pub(crate) fn build_input(
     write_input(ix, (op, Outline::map(ValueId::Op(op), &[])), stored, classes).map(|w| w.laid_out())
 }
 
-/// Writes the body that computes an operation over its own shape; the outline may have rows, and a product of that
-/// shape.
+/// Writes the prologue body of a GEMM operand: the body that computes operation `op` over its own shape. The outline
+/// may have rows (a row body), and the product whose accumulators the body receives.
 pub(super) fn write_input_body(
     ix: &Indexed<'_>,
     input: (usize, Outline<'_>),
@@ -247,7 +247,7 @@ fn write_input<'a>(
 }
 
 impl<'a> Writer<'a> {
-    /// Refuses a body with more accesses than a launch's arguments hold.
+    /// Rejects a body with more accesses than the arguments of a launch can hold.
     fn within_arguments(self) -> Result<Writer<'a>, Rule> {
         let bounded = self.ix.seg.mode.compiles_long();
         if bounded && !TUNABLES.max_accesses.admits(self.maps.len()) { Err(Rule::Full) } else { Ok(self) }
@@ -395,7 +395,8 @@ impl Writer<'_> {
         Ok(last.expect("the root has a node"))
     }
 
-    /// Accumulators of the kernel's product at its points, rounded to its dtype. At other points they are incomplete.
+    /// Node of the product's accumulators at this kernel's points, rounded to the product's dtype. At other points they
+    /// are incomplete.
     fn sums(&mut self, product: usize, path: &Path, map: MapId) -> Result<NodeId, Rule> {
         let own = self.ix.seg.shapes[product].numel();
         if !is_in_order(self.orders.get(map), self.domain.numel(), own) {

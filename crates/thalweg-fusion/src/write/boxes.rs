@@ -10,8 +10,8 @@ use crate::tunable::TUNABLES;
 use thalweg_ir::{MAX_RANK, Shape};
 use thalweg_kernel::IndexMap;
 
-/// Reshaped domain over which the most maps are strided, and the maps over it. One reshape may enable another:
-/// dimensions that were merged, moved and merged again are split one after the other.
+/// Reshapes the domain so that the most maps are strided; returns the shape and the maps over it. One reshape may
+/// enable another: dimensions that were merged, moved and merged again are split one after the other.
 pub(crate) fn renumbered(domain: Shape, maps: &[IndexMap]) -> (Shape, Vec<IndexMap>) {
     let tables = |maps: &[IndexMap]| {
         let levels = maps.iter().map(|m| m.levels().len());
@@ -34,8 +34,8 @@ pub(crate) fn renumbered(domain: Shape, maps: &[IndexMap]) -> (Shape, Vec<IndexM
     }
 }
 
-/// Coarsest common refinement of two shapes: both merge its neighbouring dimensions. None if there is none of at most
-/// eight dimensions.
+/// Coarsest common refinement of two shapes: both arise from it by merging neighbouring dimensions. `[6, 4]` and `[2,
+/// 12]` give `[2, 3, 4]`. `None` if it has more than eight dimensions or does not exist.
 fn refine(a: Shape, b: Shape) -> Option<Shape> {
     let mut cuts: Vec<usize> = vec![];
     for shape in [a, b] {

@@ -17,11 +17,11 @@ use thalweg_kernel::{
     Kernel, MapGeometry, MatmulGeometry, Precision, Prologue, TileBox, TileGeometry, bodies, weights,
 };
 
-/// Maximum head dimensions of flash attention on a device without fused row operations: columns of the result, and
-/// terms of a score.
+/// Maximum head dimensions of flash attention on a device without fused row operations: columns of the result (value
+/// dimension), and terms of a score (key dimension).
 const WIDEST: usize = 128;
 
-/// Contraction with sizes.
+/// Written contraction with its sizes.
 pub(crate) struct ContractionKernel {
     pub kernel: Contraction,
     pub geometry: ContractionGeometry,
@@ -36,11 +36,11 @@ pub(crate) struct ContractionKernel {
     pub computed: Vec<(usize, usize)>,
 }
 
-/// Products and stores of a contraction to write.
+/// Outline of a contraction: its products and stores.
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted<'a> {
     pub products: Products,
-    /// Operations stored per accumulator.
+    /// Operations stored with one element per accumulator.
     pub stores: &'a [usize],
     /// Operations stored row by row.
     pub row_stores: &'a [usize],
@@ -76,7 +76,7 @@ pub(crate) fn build_contraction(
     Ok(made)
 }
 
-/// Context for writing a product's operands.
+/// Context for writing a product with its operands.
 struct Factors<'a> {
     ix: &'a Indexed<'a>,
     stored: &'a dyn Fn(usize) -> bool,
@@ -84,7 +84,7 @@ struct Factors<'a> {
 }
 
 impl Factors<'_> {
-    /// Product with its operands; the left one may be computed from an inner product, and along rows.
+    /// Writes a product with its operands. The left operand may be computed from a producer GEMM, and along rows.
     fn product(
         &self,
         product: usize,
@@ -123,7 +123,7 @@ impl Factors<'_> {
         Ok(made)
     }
 
-    /// Inner product that a left operand is computed from, with its elementwise chain up to `end`.
+    /// Writes the producer GEMM that a left operand is computed from, with its elementwise chain up to `end`.
     fn inner(&self, (product, end): (usize, usize)) -> Result<InnerKernel, Rule> {
         let mut made = self.product(product, (None, None))?;
         let mut dtype = made.kernel.accumulator();
@@ -138,14 +138,14 @@ impl Factors<'_> {
     }
 }
 
-/// Inner product of an operand: the operation that it ends with, and the dtype of its result.
+/// Written producer GEMM of an operand: its kernel, the operation that it ends with, and the dtype of its result.
 struct InnerKernel {
     made: ContractionKernel,
     end: usize,
     dtype: DType,
 }
 
-/// Launch of a contraction.
+/// Builds the launch of a contraction.
 pub(crate) fn contraction(
     ix: &Indexed<'_>,
     wanted: Wanted<'_>,
@@ -211,7 +211,7 @@ impl ContractionKernel {
         }
     }
 
-    /// Adds the prologue of operand `n`: its body, and the inner product if there is one.
+    /// Adds the prologue of operand `n`: its body, and the producer GEMM if there is one.
     fn factor(
         &mut self,
         ix: &Indexed<'_>,
@@ -247,7 +247,7 @@ impl ContractionKernel {
         self.scalars.extend(body.scalars);
     }
 
-    /// Adds the epilogue.
+    /// Adds the epilogue to the kernel.
     fn epilogue(&mut self, ix: &Indexed<'_>, outline: Outline<'_>, mut body: Written) {
         let product = outline.product.expect("an epilogue is of a product").0;
         let (kernel, tiles) = laid_out(ix, &body, outline);
@@ -277,7 +277,7 @@ impl ContractionKernel {
         self.scalars.extend(body.scalars);
     }
 
-    /// Counts the operations of a body over that shape; products are counted elsewhere.
+    /// Counts the operations that a body over `shape` computes. Products are counted elsewhere.
     fn count(&mut self, ix: &Indexed<'_>, body: &Written, outline: Outline<'_>, shape: Shape) {
         let rows = outline.rows.map(|r| rows::row_count(ix, r));
         let others = body.computed.iter().filter(|&&op| outline.product.is_none_or(|p| p.0 != op));
@@ -289,8 +289,8 @@ impl ContractionKernel {
 }
 
 impl Written {
-    /// Removes the accumulators of a product from the values read from memory; returns their number among the body's
-    /// operands.
+    /// Removes the accumulators of a product from the values read from memory; returns the index of that operand of the
+    /// body.
     fn remove(&mut self, product: usize) -> u16 {
         let sums = self.reads.iter().position(|v| *v == ValueId::Op(product));
         let sums = sums.expect("what is computed from a product reads its sums");
@@ -300,7 +300,7 @@ impl Written {
     }
 }
 
-/// Body over the shape of an operand or of the accumulators, as a kernel that can run on rectangles of it.
+/// Lays out a body over the shape of an operand or of the accumulators, as a kernel that can run on rectangles of it.
 fn laid_out(ix: &Indexed<'_>, written: &Written, outline: Outline<'_>) -> (Kernel, TileGeometry) {
     let shape = ix.shape(outline.domain);
     match outline.rows {
@@ -312,7 +312,7 @@ fn laid_out(ix: &Indexed<'_>, written: &Written, outline: Outline<'_>) -> (Kerne
     }
 }
 
-/// Number of elements that a body reads non-contiguously.
+/// Number of elements that a kernel reads non-contiguously.
 fn strided_elements(kernel: &Kernel, tiles: &TileGeometry) -> usize {
     let boxes = bodies(kernel).iter().zip(&tiles.boxes);
     let strided = |body: &Body| {
@@ -346,8 +346,8 @@ pub(super) fn product_geometry(shape: Shape, views: [View; 2], reach: [Option<(u
     }
 }
 
-/// Body over `[batch…, rows, columns]`, or over `[batch…, columns, rows]` of its transpose, as a kernel that can run on
-/// rectangles of rows and columns.
+/// Lays out a body over `[batch…, rows, columns]`, or over `[batch…, columns, rows]` of its transpose, as a kernel that
+/// can run on rectangles of rows and columns.
 fn tiled(written: &Written, shape: Shape, order: FactorOrder) -> (Kernel, TileGeometry) {
     let (shape, own) = match order {
         FactorOrder::Own => (shape, written.maps.clone()),
@@ -385,7 +385,7 @@ fn groups(domain: &Shape, m: usize, n: usize) -> Option<(usize, usize)> {
     Some((rows, columns))
 }
 
-/// Body on one of `boxes` boxes of the domain.
+/// Lays out a body on the box `part`, one of `boxes` boxes of the domain.
 fn on_box(body: &Body, maps: &[IndexMap], part: &[(usize, usize)], boxes: usize) -> (Body, TileBox) {
     let shape: Vec<usize> = part.iter().map(|p| p.1).collect();
     let (mut body, maps) = if boxes == 1 { (body.clone(), maps.to_vec()) } else { resolved(body, maps, part) };

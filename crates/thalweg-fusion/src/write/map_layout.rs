@@ -6,10 +6,10 @@ use std::sync::Arc;
 use thalweg_ir::{MAX_RANK, Shape, View};
 use thalweg_kernel::{Access, AccessClass, AccessGeometry, Body, IndexMap, MapGeometry, dims, resolve};
 
-/// Index maps of a kernel's accesses, shared between equal ones.
+/// Index maps of a kernel's accesses; equal maps share one allocation.
 pub(crate) type SharedMaps<'a> = FxHashMap<&'a IndexMap, Arc<IndexMap>>;
 
-/// Geometry of an access: a base and strides, or else its map.
+/// Geometry of an access: base and strides if `strided` is given, else its index map, shared with equal ones.
 pub(crate) fn access_geometry<'a>(
     access: &Access,
     map: &'a IndexMap,
@@ -27,7 +27,7 @@ pub(crate) fn access_geometry<'a>(
     }
 }
 
-/// Base and strides of a map that is a strided view, over the domain as it is.
+/// Base and strides over the domain, for a map that is one strided view; `None` for other maps.
 pub(crate) fn strides_of(map: &IndexMap) -> Option<(isize, [isize; MAX_RANK])> {
     let view = map.as_view()?;
     let mut strides = [0; MAX_RANK];
@@ -35,8 +35,8 @@ pub(crate) fn strides_of(map: &IndexMap) -> Option<(isize, [isize; MAX_RANK])> {
     Some((view.offset, strides))
 }
 
-/// Body on one box of the domain. Each box is reshaped separately: the sides of a join may have been moved in different
-/// ways (heads beside each other, from three concatenated tensors).
+/// Body and geometry on one box of the domain. Each box is reshaped separately, since the operands of a `cat` may have
+/// been moved in different ways (attention heads of three concatenated tensors).
 pub(crate) fn lay_out_box(body: &Body, maps: &[IndexMap], part: &[(usize, usize)]) -> (Body, MapGeometry) {
     let (body, maps) = resolved(body, maps, part);
     let extents: Vec<usize> = part.iter().map(|p| p.1).collect();
@@ -60,7 +60,7 @@ pub(crate) fn resolved(body: &Body, maps: &[IndexMap], part: &[(usize, usize)]) 
     (body, maps)
 }
 
-/// Body with its accesses' classes, and the geometry: the domain's dimensions merged as far as possible.
+/// Body with its accesses' classes, and its geometry: the domain's dimensions merged as far as possible.
 pub(crate) fn lay_out(mut body: Body, domain: Shape, maps: &[IndexMap]) -> (Body, MapGeometry) {
     let writes: Vec<bool> = (0..maps.len()).map(|a| body.stores.iter().any(|s| s.access as usize == a)).collect();
     let (extents, strides) = collapse(domain, maps, &writes);

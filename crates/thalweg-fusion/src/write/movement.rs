@@ -17,8 +17,8 @@ pub(crate) enum Step {
     Reshape(Shape),
     /// Broadcast from one element per row of that reduction to the points of its domain.
     Rows(usize),
-    /// Selection from the operand of the unrolled reduction `of`: for each result, the element with this row-major
-    /// number among those it is reduced from.
+    /// Selection from the operand of the unrolled reduction `of`. Each result reads, among the elements that it is
+    /// reduced from, the one with the row-major index `number`.
     Element { of: usize, number: usize },
     /// Extension by masked elements before and after along one axis (one side of a `cat`).
     Extend { axis: usize, before: usize, after: usize },
@@ -45,7 +45,7 @@ impl Path {
         Path(Some(Rc::new(Link { step, rest: self.clone() })))
     }
 
-    /// Whether it is the same path object; equal paths may be different objects.
+    /// Whether it is the same path object. Equal paths may be different objects.
     pub fn is(&self, other: &Path) -> bool {
         match (&self.0, &other.0) {
             (None, None) => true,
@@ -54,7 +54,7 @@ impl Path {
         }
     }
 
-    /// Map from the domain to a source, given the source's own `map`.
+    /// Map from the domain to a source, through `map` from the value to the source.
     pub fn apply(&self, ix: &Indexed<'_>, mut map: IndexMap) -> IndexMap {
         let mut at = self;
         while let Some(link) = &at.0 {
@@ -87,7 +87,7 @@ impl Step {
     }
 }
 
-/// Map of the reduction's operand at one index along the reduced axes.
+/// Map of the reduction's operand at one row-major index along the reduced axes.
 fn element(ix: &Indexed<'_>, reduction: usize, number: usize, map: IndexMap) -> IndexMap {
     let (shape, mut rest) = (map.shape(), number);
     let mut parts: Vec<(i64, i64, usize)> = (0..shape.rank()).map(|a| (0, 1, shape[a])).collect();

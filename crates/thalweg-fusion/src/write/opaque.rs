@@ -17,7 +17,7 @@ use thalweg_kernel::{
     Computed, Contraction, ContractionGeometry, ForeignGeometry, Geometry, IndexMap, Kernel, ScatterGeometry, dims,
 };
 
-/// Launch of an opaque operation that writes these results (several belong to one call) and whose operands are views of
+/// Launch of an opaque operation that writes `stores` (several are results of one call) and whose operands are views of
 /// `viewed`; or the rule that it breaks.
 pub(crate) fn opaque(
     ix: &Indexed<'_>,
@@ -71,14 +71,14 @@ pub(crate) fn opaque(
     })
 }
 
-/// A matrix product.
+/// Kernel and geometry of a matrix product of two views.
 fn product(ix: &Indexed<'_>, op: usize, views: [View; 2], dtype: DType) -> (Kernel, Geometry) {
     let product = product_geometry(ix.seg.shapes[op], views, [reach(&views[0]), reach(&views[1])]);
     let kernel = Contraction::unfused(dtype, ix.seg.mode.precision(dtype));
     (Kernel::Contraction(kernel), Geometry::Contraction(Box::new(ContractionGeometry::unfused(product))))
 }
 
-/// Scatter into the first operand, by the index in the second, of the values in the third.
+/// Kernel and geometry of a scatter into the first operand, by the indices in the second, of the values in the third.
 fn scattered((op, dtype, ordered): (ScatterOp, DType, bool), axis: usize, read: Vec<Read>) -> (Kernel, Geometry) {
     let [into, index, values] = [0, 1, 2].map(|n| read[n].view);
     let all = [into, index, values, View::contiguous(into.shape)];
@@ -92,7 +92,7 @@ fn scattered((op, dtype, ordered): (ScatterOp, DType, bool), axis: usize, read: 
     (Kernel::Scatter { op, dtype, ordered, inputs: computed }, Geometry::Scatter(geometry))
 }
 
-/// Foreign operation that writes these results.
+/// Kernel and geometry of a foreign operation that writes these results.
 fn foreign(ix: &Indexed<'_>, of: Foreign, stores: &[usize], read: &[Read]) -> Result<(Kernel, Geometry), Rule> {
     if read.iter().any(|r| !r.view.is_dense()) {
         return Err(Rule::NoStrides);
@@ -109,10 +109,10 @@ fn foreign(ix: &Indexed<'_>, of: Foreign, stores: &[usize], read: &[Read]) -> Re
     Ok((Kernel::Foreign { of, wanted }, Geometry::Foreign(geometry)))
 }
 
-/// Operand as it is read.
+/// Operand of an opaque operation.
 struct Read {
     view: View,
-    /// Kernel that computes it, if it is not in memory.
+    /// Kernel that computes it inside the launch; `None` if it is in memory.
     computed: Option<MapKernel>,
 }
 
@@ -140,7 +140,7 @@ impl Operands {
             let (_, chain) = view_base(ix, v, &|i| ValueId::Op(i) == base);
             let view = strided(ix, layout(ix, base), &chain).ok_or(Rule::NoStrides)?;
             let computed = match base {
-                // Without elements it is neither computed nor read.
+                // An operand without elements is neither computed nor read.
                 ValueId::Op(i) if !stored(i) && view.shape.numel() == 0 => {
                     self.slots.push(self.slots[0]);
                     self.touched.push(0);
@@ -167,7 +167,7 @@ impl Operands {
         ix.tensors(op).zip(viewed).map(one).collect()
     }
 
-    /// Adds bytes read of a value, which may have been read before.
+    /// Adds bytes read of a value, which other operands may read as well.
     fn reads(&mut self, ix: &Indexed<'_>, v: ValueId, bytes: usize) {
         let all = layout(ix, v).distinct() * ix.dtype(v).size();
         match self.read.iter_mut().find(|r| r.0 == v) {
@@ -181,8 +181,8 @@ fn reach(view: &View) -> Option<(usize, usize)> {
     IndexMap::new(*view).reach()
 }
 
-/// Geometry of an operation along an axis of views whose shapes differ only there. Neighbouring dimensions over which
-/// all views are contiguous are merged.
+/// Geometry of a scatter along `axis`, of views whose shapes differ only there. Neighbouring dimensions over which all
+/// views are contiguous are merged.
 fn around(axis: usize, n: usize, size: usize, views: &[View]) -> ScatterGeometry {
     let shape = views[0].shape;
     let strides = |i: usize| {

@@ -44,7 +44,7 @@ pub(crate) fn row_count(ix: &Indexed<'_>, reduction: usize) -> usize {
     (0..domain.rank()).filter(|i| axes(ix, reduction) >> i & 1 == 0).map(|i| domain[i]).product()
 }
 
-/// Map from the points of the reduction's domain to the number of their row.
+/// Map from the points of the reduction's domain to the index of their row.
 pub(crate) fn row_map(ix: &Indexed<'_>, reduction: usize) -> IndexMap {
     to_rows(ix, reduction, IndexMap::new(View::contiguous(Shape::new(&[row_count(ix, reduction)]))))
 }
@@ -98,13 +98,13 @@ fn same_runs(ix: &Indexed<'_>, a: usize, b: usize) -> bool {
     sizes(a) == sizes(b)
 }
 
-/// Dimensions of a row kernel, outermost first: those that number the rows, then those of the row.
+/// Dimensions of a row kernel, outermost first: those that enumerate the rows, then those of a row.
 struct Dims {
     /// Size of each dimension, and the dimension that its strides come from, in maps whose reduced axes were moved last
     /// (`None`: an extra dimension of size 1).
     dims: Vec<(usize, Option<usize>)>,
     kept: usize,
-    /// For each access, whether no strides exist over these dimensions, so that it goes through its map.
+    /// For each access, whether it goes through its map, because no strides exist over these dimensions.
     by_map: Vec<bool>,
 }
 
@@ -118,8 +118,8 @@ impl Dims {
     }
 }
 
-/// Axes of a domain, kept ones first, and the number of kept ones. The reduced axes are in logical order if the order
-/// of a row's elements is fixed, else in memory order.
+/// Axes of a domain, kept ones first, and the number of kept ones. Reduced axes are in logical order if the order of a
+/// row's elements is fixed, else in memory order.
 fn axes_in_order(
     ix: &Indexed<'_>,
     (reduction, rank): (usize, usize),
@@ -145,8 +145,8 @@ fn axes_in_order(
     (order, kept)
 }
 
-/// Whether the elements of a row may be combined in any order: the mode does not ask for results that are the same in
-/// every layout, and nothing in the body depends on the order.
+/// Whether the elements of a row may be combined in any order. Results then need not be the same in every layout, and
+/// nothing in the body depends on the order.
 fn is_free(ix: &Indexed<'_>, body: &Body) -> bool {
     !ix.seg.mode.strict && body.scans.is_empty() && body.combined.is_empty()
 }
@@ -182,9 +182,9 @@ fn run_on(views: &[Option<View>], domain: Shape, outer: usize, i: usize) -> bool
     views.iter().flatten().all(|v| dims::runs_on(v.strides(), outer, i, domain[i]))
 }
 
-/// Dimensions of the row, from dimension `kept` on, grouped into those that are iterated as one: dimensions over which
-/// all accesses are contiguous. If `fixed` says which accesses cannot be staged, also dimensions that would make a
-/// short run.
+/// Dimensions of the row, from dimension `kept` on, in groups that are iterated as one dimension. A group's dimensions
+/// are contiguous for all accesses. With `fixed`, which marks accesses that cannot be staged, a short innermost group
+/// is merged further if it is contiguous for these.
 fn merged(domain: Shape, kept: usize, views: &[Option<View>], fixed: Option<&[bool]>) -> Vec<Vec<usize>> {
     let fixed: Option<Vec<Option<View>>> =
         fixed.map(|w| views.iter().zip(w).filter(|(_, w)| **w).map(|(v, _)| *v).collect());
@@ -202,7 +202,7 @@ fn merged(domain: Shape, kept: usize, views: &[Option<View>], fixed: Option<&[bo
 }
 
 /// Row body with its accesses' classes, and its geometry. `maps` are over the reduction's domain; `row_stores` is the
-/// range of its stores that are row by row.
+/// range of its stores that write one element per row.
 pub(crate) fn lay_out(
     mut body: Body,
     ix: &Indexed<'_>,
@@ -236,7 +236,7 @@ pub(crate) fn lay_out(
     };
     let (d, orientation) = if is_free(ix, &body) {
         match laid(&mut body, &merged(domain, kept, &views, None)) {
-            // Along memory, staging costs less than short runs.
+            // Along memory order, staging costs less than short runs.
             (_, Orientation::InnerAxis) => laid(&mut body, &merged(domain, kept, &views, Some(&fixed))),
             across => across,
         }
@@ -287,8 +287,8 @@ fn class_by_map(access: &Access, map: &IndexMap, orientation: Orientation) -> Ac
     if packed { AccessClass::Contiguous } else { AccessClass::Mapped }
 }
 
-/// Row body along the last dimension of a domain whose other dimensions stay as they are, so that blocks of rows can be
-/// run separately. Its stores from number `row_stores` on are row by row.
+/// Row body along the last dimension of a domain whose other dimensions stay as they are, so that blocks of rows can
+/// run separately. Its stores from index `row_stores` on write one element per row.
 pub(crate) fn lay_out_tiled(
     mut body: Body,
     row_stores: usize,

@@ -5,9 +5,9 @@
 //! map. Both report the [`Rule`] that is broken. Rules about several kernels at once are checked on a whole candidate
 //! plan (`State::check` of the search). Checks have no side effects.
 //!
-//! Launches have further rules, which the instance keeps (`crate::instance`). A result reuses the memory of a dying
-//! input only if the kernel reads each of its elements at the point that writes it. Random numbers are a function of
-//! key and index alone, so they may be computed anywhere and repeatedly.
+//! Launches have further rules, which the instance keeps (`crate::instance`). A result reuses the memory of a dead
+//! input only if the kernel reads each element of the input at the point that overwrites it. Random numbers are a
+//! function of key and index alone, so they may be computed anywhere and repeatedly.
 //!
 //! Each rule has a test in `partition/tests/legality.rs`.
 
@@ -17,13 +17,13 @@ use std::fmt;
 use thalweg_ir::Op;
 use thalweg_kernel::Contracts;
 
-/// Number of index maps of one operation beyond which writing gives up, even if a stored value would not pay: each
+/// Maximum number of index maps of one operation at which writing goes on, even if storing a value would not pay. Each
 /// doubling of a tensor (`cat(a, a)`) doubles the maps of all its ancestors.
 pub(crate) fn hopeless_maps() -> usize {
     4 * TUNABLES.max_maps.get()
 }
 
-/// Rule that a kernel would break.
+/// Legality rule that a kernel would break.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Rule {
     /// All stores of a kernel have one element per point, or one per row: a kernel is one loop nest. Equality of sizes

@@ -5,37 +5,37 @@
 use std::sync::Arc;
 use thalweg_kernel::{Geometry, Kernel};
 
-/// One launch.
+/// Launch of an instance, with its sizes.
 #[derive(Debug)]
 pub struct Step {
-    /// Number of the kernel in the plan.
+    /// Index of the kernel in the plan.
     pub kernel_index: usize,
-    /// Kernel.
+    /// Kernel to launch.
     pub kernel: Arc<Kernel>,
     /// Geometry: sizes, strides and offsets.
     pub geometry: Arc<Geometry>,
-    /// Operands; those from `first_write` on are written.
+    /// Operands, first those that are only read; those from `first_write` on are written.
     pub operands: Vec<Slot>,
     /// Number of operands that are only read.
     pub first_write: usize,
-    /// Scalars.
+    /// Scalar arguments of the kernel.
     pub scalars: Vec<ScalarArg>,
-    /// Pairs `(written, read)` of operands: the written one may reuse the memory of the read one, if that dies here.
-    /// Ordered by the written one.
+    /// Pairs `(written, read)` of operand indices: the written operand may reuse the memory of the read one, if that
+    /// dies here. Ordered by the written one.
     pub in_place: Vec<(usize, usize)>,
     /// Error message for an index out of range, if the launch gathers.
     pub out_of_range: Option<String>,
-    /// Bytes of distinct elements read of each read-only operand.
+    /// Bytes of distinct elements read, for each read-only operand.
     pub touched: Vec<usize>,
     /// Bytes of distinct elements read.
     pub bytes_read: usize,
     /// Bytes written.
     pub bytes_written: usize,
-    /// Key of an elementwise kernel's body, apart from the pattern.
+    /// Form of an elementwise kernel, by which a launch for other sizes finds out whether it can share the body.
     pub form: Option<Form>,
 }
 
-/// Location of an operand.
+/// Memory slot of an operand.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Slot {
     /// An input of the segment.
@@ -44,17 +44,17 @@ pub enum Slot {
     Buffer(usize),
 }
 
-/// Scalar of a kernel.
+/// Scalar argument of a kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ScalarArg {
     /// Scalar of the segment.
     Segment {
-        /// Number of the scalar.
+        /// Index of the scalar in the segment.
         index: u32,
-        /// Part of its bits.
+        /// Part of the scalar's bits.
         part: BitRange,
     },
-    /// Number that follows from the sizes (i64).
+    /// Number that follows from the sizes, as i64.
     Size(i64),
 }
 

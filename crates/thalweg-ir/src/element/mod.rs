@@ -220,9 +220,9 @@ impl Classes {
 /// Dtype of an operation's result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Output {
-    /// The arguments' dtype.
+    /// Dtype of the arguments.
     Same,
-    /// bool.
+    /// Always bool.
     Bool,
 }
 
@@ -231,9 +231,9 @@ pub enum Output {
 /// The caller rounds or wraps the result to the output dtype.
 #[derive(Clone, Copy)]
 pub struct Meaning {
-    /// On floats. A bool result is 0 or 1.
+    /// Function on floats. A bool result is 0 or 1.
     pub float: Option<fn(&[f64]) -> f64>,
-    /// On integers and bool; the dtype gives the width. A bool result is 0 or 1.
+    /// Function on integers and bool; the dtype gives the width. A bool result is 0 or 1.
     pub int: Option<fn(&[i64], DType) -> i64>,
 }
 
@@ -260,7 +260,7 @@ pub type Derivative = fn(&mut dyn Build, &[Expr], Expr) -> Vec<Option<Expr>>;
 pub struct Row {
     /// The operation.
     pub op: ElementOp,
-    /// Its name: method on `Tensor` and word in explanations.
+    /// Name: the method on `Tensor`, and the word in explanations.
     pub name: &'static str,
     /// Number of arguments.
     pub arity: usize,
@@ -279,11 +279,11 @@ pub struct Row {
     pub flat: bool,
     /// Chosen derivative at points where the left and right derivatives differ; `None` if there are no such points.
     pub kink: Option<&'static str>,
-    /// Whether its value jumps where an argument passes some points, though its derivative is not zero between them
+    /// Whether the value jumps where an argument passes some points, though the derivative is not zero between them
     /// (see [`Row::selects`]).
     pub jumps: bool,
-    /// Whether it is a function of a mathematical library or composed of one. A compiler's constant folding may round
-    /// it differently from a device.
+    /// Whether the operation is a function of a mathematical library or composed of one. A compiler's constant folding
+    /// may round it differently from a device.
     pub function: bool,
     /// Permitted error of a device in units in the last place of f32 and f64; 0 if correctly rounded.
     pub ulps: u32,
@@ -294,8 +294,8 @@ pub struct Row {
 }
 
 impl Row {
-    /// Whether the operation selects: a rounding error of an argument may change the result by more than a rounding
-    /// error. Comparisons, steps and remainders do. Their arguments are rounded to their dtype first.
+    /// Whether the operation makes a discrete choice: a rounding error of an argument may change the result by more
+    /// than a rounding error. Comparisons, steps and remainders do. Their arguments are rounded to their dtype first.
     pub fn selects(&self) -> bool {
         self.flat || self.jumps || self.output == Output::Bool
     }
@@ -308,13 +308,13 @@ impl Row {
 }
 
 impl ElementOp {
-    /// Its row in the table.
+    /// Row of the operation in the table.
     #[inline]
     pub fn row(self) -> &'static Row {
         &ROWS[self as usize]
     }
 
-    /// Its name.
+    /// Name of the operation.
     pub fn name(self) -> &'static str {
         self.row().name
     }

@@ -68,7 +68,7 @@ impl Row {
         self.jumps = true;
         self
     }
-    /// Sets that it is a function of a mathematical library, with this maximum error.
+    /// Marks the row as a function of a mathematical library, with this maximum error.
     const fn function(mut self, ulps: u32) -> Row {
         self.function = true;
         self.ulps = ulps;

@@ -22,8 +22,8 @@ use crate::interned::{Interned, Table, by_content};
 use crate::{DType, ElementOp};
 use std::fmt;
 
-/// Expected iterations of a loop for the planner: more than Newton's method needs, fewer than the border of the
-/// Mandelbrot set.
+/// Number of iterations of a loop that the planner expects: more than Newton's method needs, fewer than the border of
+/// the Mandelbrot set.
 const EXPECTED_TURNS: u32 = 24;
 
 /// Maximum number of arguments of an operation. Arguments of a loop are the values that it reads from outside;
@@ -33,7 +33,7 @@ pub const MAX_ARGS: usize = 8;
 /// Initial value of a carried value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum First {
-    /// Argument, by number.
+    /// Argument with that index.
     Arg(u16),
     /// A constant, in the form of [`crate::Scalar::to_bits`].
     Const {
@@ -47,9 +47,9 @@ pub enum First {
 /// Value computed in an iteration; referenced by its index.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum RegionNode {
-    /// Carried value before the iteration.
+    /// Carried value before the iteration, by index.
     Carried(u16),
-    /// Argument.
+    /// Argument, by index.
     Arg(u16),
     /// Constant, in the form of [`crate::Scalar::to_bits`].
     Const {
@@ -83,7 +83,7 @@ pub enum RegionNode {
     Result {
         /// The loop's node.
         of: u32,
-        /// Number of the carried value.
+        /// Index of the carried value.
         number: u16,
     },
 }
@@ -130,7 +130,7 @@ impl Region {
         }))
     }
 
-    /// Dtypes of its nodes, if the region is valid.
+    /// Dtypes of the region's nodes; `None` if the region is invalid.
     fn check(&self) -> Option<Vec<DType>> {
         let held = |d: &DType| matches!(d, DType::F32 | DType::F64 | DType::I32 | DType::Bool);
         let carried: Option<Vec<DType>> = self.first.iter().map(|f| f.dtype(&self.args)).collect();
@@ -163,7 +163,8 @@ impl First {
 }
 
 impl RegionNode {
-    /// Its dtype, if its arguments precede it and have the right dtypes. (For a loop, that of its first result.)
+    /// Dtype of the node's value; `None` unless its arguments precede it and have the right dtypes. (For a loop, that
+    /// of its first result.)
     fn dtype(&self, args: &[DType], carried: &[DType], before: &[DType], nodes: &[RegionNode]) -> Option<DType> {
         let value = |n: u32| {
             let dtype = before.get(n as usize)?;
@@ -195,7 +196,7 @@ impl RegionNode {
         }
     }
 
-    /// Nodes that it references.
+    /// Indices of the nodes that the node references.
     pub fn args(&self) -> impl Iterator<Item = u32> + '_ {
         let from: &[u32] = match self {
             RegionNode::Carried(_) | RegionNode::Arg(_) | RegionNode::Const { .. } => &[],
@@ -222,7 +223,7 @@ impl Loop {
         REGIONS.get(self.0)
     }
 
-    /// The region.
+    /// Region that the loop iterates.
     pub fn region(self) -> &'static Region {
         &self.interned().key
     }
@@ -275,8 +276,8 @@ impl Loop {
         })
     }
 
-    /// Components that are the coefficient and the value, if this combine is the linear recurrence, `(a1, b1) ∘ (a2,
-    /// b2) = (a1·a2, a2·b1 + b2)`, of floats of one dtype.
+    /// Recognizes the linear recurrence `(a1, b1) ∘ (a2, b2) = (a1·a2, a2·b1 + b2)` of floats of one dtype. Returns
+    /// which component is the coefficient `a` and which the value `b`; `None` for other combines.
     pub fn linear(self) -> Option<[usize; 2]> {
         let region = self.region();
         let node = |n: u32| &region.nodes[n as usize];
@@ -301,7 +302,7 @@ impl Loop {
         found.filter(|_| dtype.is_float() && self.carried(1) == dtype)
     }
 
-    /// Expected iterations.
+    /// Number of iterations that the planner expects.
     pub fn turns(self) -> u32 {
         self.region().most.clamp(1, EXPECTED_TURNS)
     }

@@ -25,55 +25,57 @@ pub enum Contracts {
     Rows,
 }
 
-/// Matrix product with prologues and epilogue. Operands: those of the left operand (one if it is in memory), of the
-/// right one, the epilogue's reads except the accumulators, then the writes: the result, or the epilogue's outputs.
-/// Scalars: of the left operand, the right one, the epilogue. If an operand is computed from an inner product, that
-/// product's operands and scalars come first.
+/// Matrix product (GEMM) with optional prologues and epilogue. Operands: those of the left operand (one if it is in
+/// memory), of the right one, the epilogue's reads except the accumulators, then the writes: the result, or the
+/// epilogue's outputs.
+/// Scalars: of the left operand, the right one, the epilogue. If an operand is computed from a producer GEMM
+/// ([`Inner`]), that product's operands and scalars come first.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Contraction {
     /// Dtype of the operands. Floats narrower than f32 accumulate in f32; integers wrap.
     pub dtype: DType,
     /// Precision of the accumulation.
     pub precision: Precision,
-    /// Prologues of operands that are not in memory.
+    /// Prologues of the left and the right operand; `None` for one that is in memory.
     pub factors: [Option<Box<Prologue>>; 2],
     /// Epilogue; `None` if the accumulators are the result.
     pub epilogue: Option<Box<Epilogue>>,
 }
 
-/// Prologue: the computation of an operand.
+/// Prologue: the computation of a matrix operand that is not in memory.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Prologue {
     /// A [`Kernel::Map`] or [`Kernel::Boxes`] over the points of the operand, or, for the left operand, a
     /// [`Kernel::Rows`] along its rows. Its last operand and access is its output, row-major, or the transpose of that.
     pub kernel: Kernel,
-    /// Order of the points.
+    /// Order in which the kernel traverses the operand's points.
     pub order: FactorOrder,
     /// Number of operands that it reads, except the accumulators of `inner`.
     pub operands: usize,
-    /// Number of its scalars.
+    /// Number of scalars of its kernel.
     pub scalars: usize,
-    /// Inner product that it is computed from; for the left operand only.
+    /// Producer GEMM that the operand is computed from, as in attention; for the left operand only.
     pub inner: Option<Box<Inner>>,
 }
 
-/// Order in which a body traverses the points of an operand.
+/// Order in which a prologue traverses the points of its operand.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FactorOrder {
-    /// Order of the operand: `[batch…, m, k]`, `[batch…, k, n]`.
+    /// Row-major over the operand: `[batch…, m, k]` or `[batch…, k, n]`.
     Own,
-    /// Order of its transpose, in which its sources are stored. Only for map bodies.
+    /// Row-major over the operand's transpose, in which its sources are stored. Only for map bodies.
     Turned,
 }
 
-/// Inner product whose accumulators go into an operand of the outer one: `softmax(q·kᵀ + mask)·v`.
+/// Producer GEMM: a product whose accumulators the left operand of another product is computed from. In `softmax(q·kᵀ +
+/// mask)·v` it is `q·kᵀ`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Inner {
-    /// Product over the points of the operand; its own operands are in memory or map bodies. An elementwise chain on
-    /// its accumulators, before anything else, is its epilogue: a map with one result.
+    /// The producer GEMM, over the points of the operand; its own operands are in memory or map bodies. If an
+    /// elementwise chain follows its accumulators alone, that chain is its epilogue: a map with one result.
     pub product: Contraction,
-    /// Number of the prologue's operand that receives the result: the accumulators, in the accumulator's dtype, or the
-    /// output of the inner epilogue.
+    /// Index of the prologue's operand that receives the result: the accumulators, in the accumulator's dtype, or the
+    /// output of the producer's epilogue.
     pub sums: u16,
     /// Dtype of that operand.
     pub dtype: DType,
@@ -84,24 +86,24 @@ pub struct Inner {
 pub struct Epilogue {
     /// A [`Kernel::Map`], [`Kernel::Boxes`] or [`Kernel::Rows`] over the points of the result.
     pub kernel: Kernel,
-    /// Number of its operand that receives the accumulators, in the accumulator's dtype.
+    /// Index of its operand that receives the accumulators, in the accumulator's dtype.
     pub sums: u16,
     /// Number of operands that it reads, including the accumulators; the later ones are written.
     pub reads: u16,
     /// Number of operands that it writes.
     pub writes: u16,
-    /// Number of its scalars.
+    /// Number of scalars of its kernel.
     pub scalars: u16,
 }
 
 /// Geometry of a launch of a contraction.
 #[derive(Clone, Debug)]
 pub struct ContractionGeometry {
-    /// Product. Positions and strides of a computed operand refer to its own row-major elements.
+    /// Sizes of the product. Positions and strides of a computed operand refer to its own row-major elements.
     pub product: MatmulGeometry,
-    /// Tiles of the prologues.
+    /// Tiles of the prologues of the left and the right operand.
     pub factors: [Option<Box<TileGeometry>>; 2],
-    /// Geometry of the inner product.
+    /// Geometry of the producer GEMM, if there is one.
     pub inner: Option<Box<ContractionGeometry>>,
     /// Tiles of the epilogue.
     pub epilogue: Option<Box<TileGeometry>>,
@@ -111,20 +113,20 @@ pub struct ContractionGeometry {
 /// and one dimension of columns, its rows; its rectangles contain all columns.
 #[derive(Clone, Debug)]
 pub struct TileGeometry {
-    /// Sizes of all dimensions, outermost first, at most eight, in three groups.
+    /// Sizes of all dimensions, outermost first, at most eight, in three groups: batch, rows, columns.
     pub extents: Vec<usize>,
-    /// Index of the first dimension of the rows.
+    /// Index of the first dimension of the rows group.
     pub rows: usize,
-    /// Index of the first dimension of the columns.
+    /// Index of the first dimension of the columns group.
     pub columns: usize,
-    /// Boxes that it is cut into, one per body.
+    /// Boxes that the domain is cut into, one per body.
     pub boxes: Vec<TileBox>,
 }
 
 /// Box of a [`TileGeometry`].
 #[derive(Clone, Debug)]
 pub struct TileBox {
-    /// Start along each dimension.
+    /// First index of the box along each dimension.
     pub origin: Vec<usize>,
     /// Sizes, without merged dimensions; accesses are based at its origin.
     pub geometry: MapGeometry,
@@ -133,20 +135,20 @@ pub struct TileBox {
 /// Rectangle of a [`TileGeometry`], in one of its batches.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rectangle {
-    /// Number of the batch, row-major over the batch dimensions.
+    /// Linear index of the batch, row-major over the batch dimensions.
     pub batch: usize,
-    /// Rows.
+    /// Range of linear row indices, row-major over the rows group.
     pub rows: Range<usize>,
-    /// Columns.
+    /// Range of linear column indices, row-major over the columns group.
     pub columns: Range<usize>,
 }
 
 /// Access to a local rectangle instead of a whole tensor: its operand, and the stride between the rectangle's rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Local {
-    /// Number of the operand.
+    /// Index of the operand.
     pub operand: u16,
-    /// Elements from row to row.
+    /// Stride in elements from row to row.
     pub pitch: usize,
 }
 
@@ -166,57 +168,59 @@ impl Contraction {
         accumulator(self.dtype)
     }
 
-    /// Whether it needs whole rows at a time: of the left operand, or of the accumulators.
+    /// Whether the kernel needs whole rows at a time: of the left operand, or of the accumulators.
     pub fn takes_rows(&self) -> bool {
         let rows = |kernel: &Kernel| matches!(kernel, Kernel::Rows { .. });
         self.factors[0].as_ref().is_some_and(|f| rows(&f.kernel) || f.inner.is_some())
             || self.epilogue.as_ref().is_some_and(|e| rows(&e.kernel))
     }
 
-    /// Number of operands that its matrix operands are read from.
+    /// Number of kernel operands that the left and right matrix operands are read or computed from.
     pub fn factor_operands(&self) -> usize {
         self.factors.iter().map(|f| f.as_ref().map_or(1, |p| p.reads())).sum()
     }
 
-    /// Number of scalars of its prologues.
+    /// Number of scalars of the prologues.
     pub fn factor_scalars(&self) -> usize {
         self.factors.iter().flatten().map(|p| p.scalars + p.inner_scalars()).sum()
     }
 
-    /// Number of operands that it reads.
+    /// Number of operands that the kernel reads.
     pub fn reads(&self) -> usize {
         self.factor_operands() + self.epilogue.as_ref().map_or(0, |e| e.reads as usize - 1)
     }
 
-    /// Number of its scalars.
+    /// Number of scalars of the kernel.
     pub fn scalars(&self) -> usize {
         self.factor_scalars() + self.epilogue.as_ref().map_or(0, |e| e.scalars as usize)
     }
 
-    /// Number of operands that it writes: its last ones.
+    /// Number of operands that the kernel writes: its last ones.
     pub fn results(&self) -> usize {
         self.epilogue.as_ref().map_or(1, |e| e.writes as usize)
     }
 }
 
 impl Prologue {
-    /// Number of operands that the factor is computed from: those of its inner product, then its own.
+    /// Number of kernel operands that the matrix operand is computed from: those of the producer GEMM, then the
+    /// prologue's own.
     pub fn reads(&self) -> usize {
         self.inner_operands() + self.operands
     }
 
-    /// Number of operands of its inner product.
+    /// Number of operands of the producer GEMM; 0 without one.
     pub fn inner_operands(&self) -> usize {
         self.inner.as_ref().map_or(0, |i| i.product.reads())
     }
 
-    /// Number of scalars of its inner product.
+    /// Number of scalars of the producer GEMM that the matrix operand is computed from (`q·kᵀ` in attention); 0 without
+    /// one.
     pub fn inner_scalars(&self) -> usize {
         self.inner.as_ref().map_or(0, |i| i.product.scalars())
     }
 }
 
-/// Dtype of accumulators for operands of that dtype.
+/// Accumulator dtype of a product whose operands have that dtype: f32 for bf16 and f16.
 pub fn accumulator(dtype: DType) -> DType {
     match dtype {
         DType::BF16 | DType::F16 => DType::F32,
@@ -239,7 +243,7 @@ impl ContractionGeometry {
         (ROWS_BYTES / ((factor + sums) * size).max(1)).clamp(MIN_ROWS, MAX_ROWS).min(p.m.max(1))
     }
 
-    /// Number of such blocks of rows, over all batches.
+    /// Number of row blocks of [`Self::rows_at_a_time`] rows, over all batches.
     pub fn row_blocks(&self, c: &Contraction) -> usize {
         self.batches() * self.product.m.div_ceil(self.rows_at_a_time(c))
     }
@@ -264,21 +268,21 @@ const ROWS_BYTES: usize = 512 << 10;
 const MIN_ROWS: usize = 16;
 const MAX_ROWS: usize = 64;
 
-/// Start and length along each dimension.
+/// Box of a domain: start and length along each dimension.
 type Cut = Vec<(usize, usize)>;
 
 impl TileGeometry {
-    /// Points of all batches.
+    /// Number of points, over all batches.
     pub fn points(&self) -> usize {
         self.extents.iter().product()
     }
 
-    /// Columns of a row.
+    /// Number of columns of a row.
     fn width(&self) -> usize {
         self.extents[self.columns..].iter().product()
     }
 
-    /// Launches of a row body that compute these rows.
+    /// Geometries of the launches of a row body that compute the rows of a rectangle.
     pub fn row_launches(&self, of: &Rectangle, body: &Body, locals: &[Local]) -> Vec<RowGeometry> {
         let all = self.launches(of, std::slice::from_ref(body), locals);
         let rows = |(_, map): (usize, MapGeometry)| RowGeometry {
@@ -289,7 +293,7 @@ impl TileGeometry {
         all.into_iter().map(rows).collect()
     }
 
-    /// Launches that compute a rectangle: number of the body, and its geometry.
+    /// Launches that compute a rectangle: the index of each one's body, and its geometry.
     pub fn launches(&self, of: &Rectangle, bodies: &[Body], locals: &[Local]) -> Vec<(usize, MapGeometry)> {
         let batch = cuts(&self.extents[..self.rows], of.batch..of.batch + 1);
         let rows = cuts(&self.extents[self.rows..self.columns], of.rows.clone());
@@ -310,7 +314,7 @@ impl TileGeometry {
         all
     }
 
-    /// Geometry of a cut that is inside one box.
+    /// Geometry of a launch on the cut `cut`, which is inside one box.
     fn on(&self, part: &TileBox, cut: &Cut, of: &Rectangle, body: &Body, locals: &[Local]) -> MapGeometry {
         let extents: Vec<usize> = cut.iter().map(|c| c.1).collect();
         let width = self.width() as isize;
@@ -323,7 +327,7 @@ impl TileGeometry {
         MapGeometry { accesses: accesses.collect(), extents }
     }
 
-    /// Geometry of the access to the local rectangle.
+    /// Geometry of an access to the local rectangle.
     fn local(&self, cut: &Cut, of: &Rectangle, local: Local, width: isize) -> AccessGeometry {
         let (mut base, mut step) = (0isize, 1isize);
         let mut strides = [0isize; thalweg_ir::MAX_RANK];
@@ -359,7 +363,7 @@ impl TileBox {
             .collect()
     }
 
-    /// Access of the box on a cut of it.
+    /// Access of the box, restricted to a cut of it.
     fn moved(&self, at: &AccessGeometry, cut: &Cut, extents: &[usize]) -> AccessGeometry {
         let from = |d: usize| cut[d].0 - self.origin[d];
         if let Some(map) = &at.map {
@@ -382,7 +386,8 @@ impl TileBox {
     }
 }
 
-/// Splits a range of row-major numbers into boxes: at most two per dimension, plus one.
+/// Splits a range of linear indices, row-major over `dims`, into boxes: at most two per dimension, plus one. Example:
+/// `2..9` of `[3, 4]` is half a row, a row, and one element.
 fn cuts(dims: &[usize], range: Range<usize>) -> Vec<Cut> {
     let Some((&outer, inner)) = dims.split_first() else {
         // Zero dimensions have one point.
@@ -447,7 +452,7 @@ mod tests {
         }
     }
 
-    /// Copy from a map over the domain.
+    /// Map body that copies elements through an index map over the domain.
     fn copy(map: &IndexMap) -> (Body, AccessGeometry) {
         let mut b = BodyBuilder::new(false);
         let class = if map.as_view().is_some() { AccessClass::Strided } else { AccessClass::Mapped };

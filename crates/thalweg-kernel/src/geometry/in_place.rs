@@ -10,8 +10,8 @@
 use super::MapGeometry;
 use crate::{Body, Node};
 
-/// Whether each point, in every box, reads from an operand only the element that it writes: the result may then reuse
-/// the operand's memory.
+/// Whether every box reads, at each point, only the element of `operand` that it writes there. The result may then
+/// reuse the operand's memory.
 pub fn reads_in_place(boxes: &[(&Body, &MapGeometry)], operand: u16) -> bool {
     boxes.iter().all(|(body, g)| {
         let written = || body.stores.iter().map(|s| s.access as usize);
@@ -20,8 +20,8 @@ pub fn reads_in_place(boxes: &[(&Body, &MapGeometry)], operand: u16) -> bool {
     })
 }
 
-/// Operand that the result should reuse: the one of which most elements stay unchanged, the first among equals. `None`
-/// if nothing stays, or if there is more than one store.
+/// Operand whose memory the result should reuse: the one most of whose elements stay unchanged, the first among equals.
+/// `None` if no element stays unchanged, or if there is more than one store.
 pub fn in_place_operand(boxes: &[(&Body, &MapGeometry)]) -> Option<u16> {
     let mut kept: Vec<(u16, usize)> = vec![];
     for (body, g) in boxes {

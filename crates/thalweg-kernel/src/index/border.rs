@@ -11,21 +11,21 @@ use std::ops::Range;
 use std::sync::Arc;
 use thalweg_ir::{MAX_RANK, Shape};
 
-/// Coordinate that is affine in the domain's index, and its valid range.
+/// Bound on a coordinate that is affine in the domain's index.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bound {
-    /// Value at the domain's first point.
+    /// Coordinate of the domain's first point.
     pub start: i64,
     /// Step along each dimension of the domain.
     pub steps: [i64; MAX_RANK],
-    /// `lo..hi`.
+    /// Valid range `lo..hi` of the coordinate.
     pub valid: (i64, i64),
 }
 
 /// Index map as bounded strides.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bordered {
-    /// Position of the domain's first point; if that is masked out, only an offset for the others.
+    /// Position of the domain's first point; if that point is masked out, only an offset for the others.
     pub base: isize,
     /// Stride along each dimension of the domain.
     pub strides: [isize; MAX_RANK],
@@ -34,8 +34,8 @@ pub struct Bordered {
 }
 
 impl Bordered {
-    /// Number of points of the inner dimensions, and the stride, of the leading dimensions that form one strided
-    /// dimension and that no bound depends on.
+    /// Period and shift of the positions, as [`IndexMap::shift`]. The leading dimensions that no bound depends on form
+    /// one strided dimension. The period is the number of points inside it, the shift is its stride.
     fn shift(&self, shape: Shape) -> Option<(usize, i64)> {
         let mut found: Option<(usize, isize)> = None;
         let mut points = shape.numel();
@@ -102,7 +102,7 @@ impl Bordered {
 }
 
 impl Bound {
-    /// Range of valid points among `count` points along a dimension, the first of which has that coordinate.
+    /// Range of valid points among `count` consecutive points along dimension `d`; `at` is the coordinate of the first.
     fn within(&self, at: i64, d: usize, count: usize) -> Range<usize> {
         let (lo, hi, count) = (self.valid.0 - at, self.valid.1 - at, count as i64);
         let (first, end) = match self.steps[d] {
@@ -124,13 +124,13 @@ pub struct Positions {
 }
 
 impl Positions {
-    /// Map.
+    /// Underlying map.
     pub fn map(&self) -> &IndexMap {
         &self.map
     }
 
-    /// Number of points after which positions repeat, and their shift: as [`IndexMap::shift`], which does not detect
-    /// that the domain's own dimensions keep an index from carrying.
+    /// Period and shift of the positions, as [`IndexMap::shift`]. That one does not detect that the sizes of the domain
+    /// keep an index from carrying; this one does.
     pub fn shift(&self) -> Option<(usize, i64)> {
         let own = self.strided.as_ref().and_then(|(shape, strided)| strided.shift(*shape));
         own.into_iter().chain(self.map.shift()).min_by_key(|(points, _)| *points)

@@ -9,7 +9,7 @@
 use super::{IndexMap, Level};
 
 impl IndexMap {
-    /// Smallest such number of points, and the step. `None` if there is none.
+    /// Smallest such number of points `p`, and the step `d`. `None` if there is none.
     pub fn shift(&self) -> Option<(usize, i64)> {
         let top = self.top().plain()?;
         let mut points = 1;
@@ -25,7 +25,8 @@ impl IndexMap {
         None
     }
 
-    /// Shift of positions when the index that leaves the top level shifts by `by`, for any index.
+    /// Shift of the position when the row-major index below the top level is shifted by `by`, whatever that index is;
+    /// `None` if it depends on the index.
     fn moved(&self, mut by: i64) -> Option<i64> {
         for level in self.levels.iter().rev().skip(1) {
             if by == 0 {
@@ -48,7 +49,7 @@ impl IndexMap {
     }
 }
 
-/// Level without dimensions of size 1.
+/// Level of an index map without its dimensions of size 1.
 struct Plain {
     /// Sizes and strides.
     dims: Vec<(usize, isize)>,

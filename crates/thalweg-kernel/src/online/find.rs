@@ -11,29 +11,30 @@ use thalweg_ir::{DType, ElementOp, Monoid, Scalar};
 
 /// Highest power of `x - m` that is detected.
 const POWERS: u8 = 4;
-/// Maximum depth of a product.
+/// Maximum depth of nested operations that a [`Monomial`] is derived from.
 const DEPTH: u32 = 8;
 
-/// `w·(x - m)^power·e^(rate·(x - m))`.
+/// Operand of a sum as `w·(x - m)^power·e^(rate·(x - m))`, the form that can be rescaled from one `m` to another.
 #[derive(Clone, Debug)]
 pub struct Monomial {
     pub x: NodeId,
-    /// Node of `m`, a value of the row.
+    /// Node of `m`, a row value that depends on an earlier fold.
     pub shift: NodeId,
     pub power: u8,
     pub rate: Rate,
-    /// Factors of `w`; divisors if `true`.
+    /// Factors of `w`, each with `true` if `w` is divided by it.
     weights: Vec<(NodeId, bool)>,
-    /// Nodes of the exponentials.
+    /// Nodes of the exponentials `e^(…)` in the product.
     exponentials: Vec<NodeId>,
     negative: bool,
 }
 
-/// Selection where `x` equals an extreme.
+/// Match of an operand that is selected where `x` equals the row's maximum or minimum, and is the identity elsewhere.
+/// The index of a maximum is the minimum of such selected indices.
 pub struct Choice {
-    /// Fold that gives the extreme.
+    /// Index of the fold that computes the maximum or minimum.
     pub first: u16,
-    /// Node of the extreme.
+    /// Node of the row's maximum or minimum.
     pub value: NodeId,
 }
 
@@ -52,7 +53,7 @@ impl Monomial {
         (self.weights.is_empty() && self.exponentials.is_empty() && !self.negative && self.power > 0) as u8
     }
 
-    /// Node of the moment of another power.
+    /// Builds the node of the moment with another power of `x - m` and the same weights and exponentials.
     pub fn moment(&self, b: &mut BodyBuilder, power: u8) -> NodeId {
         let mut all: Vec<NodeId> = self.exponentials.clone();
         all.extend(self.weights.iter().filter(|w| !w.1).map(|w| w.0));
@@ -100,12 +101,12 @@ impl Find<'_> {
         }
     }
 
-    /// Whether a node is the same for the row and depends on no fold.
+    /// Whether a node has one value for all points of the row and depends on no fold.
     fn fixed(&self, id: NodeId) -> bool {
         self.nodes.once[id.index()] && !self.nodes.folded[id.index()]
     }
 
-    /// Operand of a fold as such a product.
+    /// [`Monomial`] form of a fold's operand; only for sums in f32 and f64.
     pub fn monomial_of(&self, fold: &Fold) -> Option<Monomial> {
         let float = matches!(self.body.dtype(fold.node), DType::F32 | DType::F64);
         (fold.op == Monoid::Sum && float).then(|| self.monomial(fold.node, DEPTH))?
@@ -114,7 +115,7 @@ impl Find<'_> {
     fn monomial(&self, id: NodeId, depth: u32) -> Option<Monomial> {
         let depth = depth.checked_sub(1)?;
         let (op, [a, b, _]) = self.element(id)?;
-        // Nodes that do not depend on a fold.
+        // Whether a node depends on no fold, so that it may be a weight.
         let weight = |id: NodeId| !self.nodes.folded[id.index()];
         let weighted = |id: NodeId, by: NodeId, below: bool| {
             let mut m = self.monomial(id, depth)?;
@@ -163,7 +164,7 @@ impl Find<'_> {
         Some(Monomial { x, shift, power: 1, rate: Rate::NONE, weights, exponentials, negative })
     }
 
-    /// `a·(x - m)` with a constant or scalar `a`.
+    /// Form `a·(x - m)` of a node, where `a` is a product of constants and launch scalars.
     fn multiple_of_difference(&self, id: NodeId, depth: u32) -> Option<(Monomial, Rate)> {
         let depth = depth.checked_sub(1)?;
         let scaled = |id: NodeId, by: NodeId, below: bool| {
@@ -197,7 +198,7 @@ impl Find<'_> {
         }
     }
 
-    /// Definition of `m`, with the folds that it depends on, if each block may use its own.
+    /// Definition of `m`, and the folds that it depends on. `None` if a block may not replace `m` by its own value.
     pub fn shift(&self, m: &Monomial) -> Option<(Shift, Vec<u16>)> {
         let is = |slot: u16, ops: &[Monoid]| {
             let fold = &self.body.folds[slot as usize];
@@ -212,7 +213,7 @@ impl Find<'_> {
         if let Some(slot) = self.multiple(m.shift).filter(|&s| is(s, &[Monoid::Sum])) {
             return Some((Shift::Mean(slot), vec![slot]));
         }
-        // Σwx/Σw: a weighted mean, which a block may have itself, whatever else is weighted.
+        // Weighted mean Σwx/Σw: a block may use its own, regardless of the weights of the fold itself.
         let (ElementOp::Div, [above, below, _]) = self.element(m.shift)? else { return None };
         let [above, below] = [above, below].map(|id| self.value(id));
         let (above, below) = (above?, below?);
@@ -229,7 +230,7 @@ impl Find<'_> {
         }
     }
 
-    /// Fold that a row value is a multiple of.
+    /// Fold that a row value is a constant multiple of.
     fn multiple(&self, mut id: NodeId) -> Option<u16> {
         loop {
             id = match self.body.nodes[id.index()] {
@@ -243,7 +244,8 @@ impl Find<'_> {
         }
     }
 
-    /// Fold that a row value is, except where it is replaced by a fixed value (an infinite maximum by 0).
+    /// Fold whose result a row value is. It may be replaced by a fixed value under a condition, as softmax replaces an
+    /// infinite maximum by 0.
     fn replaced(&self, id: NodeId) -> Option<u16> {
         match self.element(id) {
             Some((ElementOp::Where, [when, a, c])) if self.nodes.once[when.index()] => {
@@ -257,14 +259,14 @@ impl Find<'_> {
         }
     }
 
-    /// Fold of the moment of another power, if the body has it.
+    /// Existing fold of the body that computes the moment with another power.
     pub fn moment(&self, m: &Monomial, power: u8) -> Option<u16> {
         let mut b = BodyBuilder::copy(self.body);
         let node = m.moment(&mut b, power);
         self.body.folds.iter().find(|f| f.op == Monoid::Sum && f.node == node).map(|f| f.slot)
     }
 
-    /// Selected operand of a fold where `x` is the extreme of the row, and the identity elsewhere.
+    /// [`Choice`] form of a fold's operand: selected where `x` is the row's maximum or minimum, the identity elsewhere.
     pub fn choice_of(&self, fold: &Fold) -> Option<Choice> {
         let (ElementOp::Where, [hit, y, none]) = self.element(fold.node)? else { return None };
         let identity = fold.op.identity(self.body.dtype(fold.node));
@@ -285,7 +287,7 @@ impl Find<'_> {
         }
     }
 
-    /// `x` and its extreme, for a node that compares the two.
+    /// Match of a node that compares `x` with its own maximum or minimum: `x`, and the fold.
     fn is_extreme(&self, id: NodeId) -> Option<(NodeId, Choice)> {
         let (ElementOp::Eq, [a, b, _]) = self.element(id)? else { return None };
         [(a, b), (b, a)].into_iter().find_map(|(x, value)| {

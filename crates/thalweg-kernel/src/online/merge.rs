@@ -4,24 +4,25 @@ use super::{OnlineFold, Rescaling};
 use crate::order;
 use thalweg_ir::{DType, Monoid, Scalar};
 
-/// Maximum number of lower moments of a block.
+/// Maximum number of lower moments that a block stores.
 pub const LOWER: usize = 4;
 
-/// Result of a shifted fold over one block.
+/// Result of a centred sum `Σ w·(x - m)^p·e^(a·(x - m))` over one block, and what is needed to change its `m`.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub struct BlockResult {
-    /// Number of elements.
+    /// Number of elements of the block.
     pub points: f64,
-    /// Shift that was used.
+    /// Shift `m` that the block used: its own mean or maximum.
     pub shift: f64,
-    /// Fold over the block.
+    /// The sum over the block.
     pub result: f64,
-    /// Folds of lower powers, ascending.
+    /// Sums with lower powers of `x - m`, in ascending order of the power.
     pub lower: [f64; LOWER],
 }
 
-/// Replacement for a sum over a row of `row` elements in a block of `points`, given the block's own sum (both encoded
-/// by [`Scalar::to_bits`]): scaled so that the body derives the block's own mean from it.
+/// Value that a block of `points` elements uses in place of the sum over its row of `row` elements. It is the block's
+/// own sum times `row / points`, so the body, which divides by `row`, derives the block's own mean. Both are encoded by
+/// [`Scalar::to_bits`].
 pub fn own_mean(value: u64, dtype: DType, points: usize, row: usize) -> u64 {
     let v = Scalar::from_bits(value, dtype).to_f64();
     let scaled = v * (row as f64 / points as f64);
@@ -34,16 +35,17 @@ fn largest(dtype: DType) -> f64 {
     if dtype == DType::F32 { f32::MAX as f64 } else { f64::MAX }
 }
 
-/// Replacement for an extreme that is infinite because all elements are: the largest finite number next to it, from
-/// which elements differ by infinity and not by NaN.
+/// Value that a block uses in place of its maximum or minimum. A maximum of -∞ (all elements are -∞) becomes the lowest
+/// finite number, a minimum of +∞ the largest: elements then differ from it by infinity and not by NaN.
 pub fn finite(value: u64, dtype: DType, op: Monoid) -> u64 {
     let v = Scalar::from_bits(value, dtype).to_f64();
     let bound = if op == Monoid::Max { -largest(dtype) } else { largest(dtype) };
     if v.is_infinite() && v.signum() == bound.signum() { Scalar::Float(bound).to_bits(dtype) } else { value }
 }
 
-/// Fold of values selected at the extreme of the row: `blocks` gives the extreme of each block and its selected value,
-/// `extreme` is the row's (of dtype `of`), all encoded by [`Scalar::to_bits`].
+/// Merges the results of blocks for values selected at the row's maximum or minimum. `blocks` gives the extreme of each
+/// block and its selected value; only blocks whose extreme equals the row's `extreme` (of dtype `of`) count. All are
+/// encoded by [`Scalar::to_bits`].
 pub fn chosen(op: Monoid, dtype: DType, (extreme, of): (u64, DType), blocks: impl Iterator<Item = (u64, u64)>) -> u64 {
     let is = |own: u64| {
         let [a, b] = [own, extreme].map(|bits| Scalar::from_bits(bits, of));
@@ -61,8 +63,8 @@ pub fn chosen(op: Monoid, dtype: DType, (extreme, of): (u64, DType), blocks: imp
 }
 
 impl OnlineFold {
-    /// Shifted fold over the row. `parts` are the results of its blocks, in order; `total` is its sum of `x` if the
-    /// shift is a multiple of that; `shift` is the row's shift.
+    /// Merges block results into the row's centred sum. `parts` are the results of the row's blocks, in order. `total`
+    /// is the row's sum of `x`, used if the shift is a multiple of it. `shift` is the row's `m`.
     pub fn whole(&self, parts: &[BlockResult], total: f64, shift: f64, scalars: &[u64]) -> f64 {
         let Rescaling::Shifted { power, rate, weighted, exact, .. } = &self.how else {
             unreachable!("what is chosen is not shifted")
@@ -89,9 +91,9 @@ impl OnlineFold {
         }
     }
 
-    /// Value that elements are subtracted from, relative to `origin`. The body's mean has the errors of the sum and of
-    /// its own rounding. If it equals the mean except for those, the exact mean is used; if it is something else (the
-    /// sum divided by another number), that is.
+    /// Shift `m` that the merged sum uses, relative to `origin`. The body's mean has the rounding errors of the sum and
+    /// of the division. If it equals the exact mean except for these, the exact mean is used. Otherwise it is another
+    /// value (such as the sum divided by another number) and is used as it is.
     fn about(&self, parts: &[BlockResult], total: f64, shift: f64, origin: f64) -> f64 {
         let points = pairwise(parts, &|p| p.points);
         let digits = if self.dtype == DType::F32 { f32::EPSILON as f64 } else { f64::EPSILON };

@@ -16,8 +16,8 @@
 //! result is better than that of two passes, where the rounded mean's error is in every square.
 //!
 //! In: a body and its phases. Out: the phases that may run together block by block, and the identity of each fold of
-//! the later pass. Their execution is up to the device. Results are merged ([`merge`](Part)) in f64 and in the order of
-//! the blocks, so they depend on nothing else.
+//! the later pass. Their execution is up to the device. Results are merged ([`OnlineFold::whole`]) in f64 and in the
+//! order of the blocks, so they depend on nothing else.
 
 mod find;
 mod merge;
@@ -29,21 +29,22 @@ pub use merge::{BlockResult, LOWER, chosen};
 use std::ops::Range;
 use thalweg_ir::{DType, Monoid, Scalar};
 
-/// Relation of the later fold's shift to folds of the earlier pass.
+/// Definition of the later fold's shift `m` by folds of the earlier pass.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shift {
-    /// A fixed multiple of the sum of `x`, which is that fold. A block scales its own sum, so that it has its own mean.
+    /// A fixed multiple of the sum of `x`, computed by the fold with that index. A block scales its own sum, so that
+    /// `m` becomes its own mean.
     Mean(u16),
-    /// The maximum or minimum of `x`, which is that fold.
+    /// The maximum or minimum of `x`, computed by the fold with that index.
     Extreme(u16),
-    /// A value that depends on folds which a block has itself: a weighted mean.
+    /// A value that depends only on folds whose block results can replace them: a weighted mean.
     Own,
 }
 
 /// Identity that gives a fold from block results, each computed with the block's own earlier folds.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Rescaling {
-    /// `Σ w·(x - m)^power·e^(rate·(x - m))`.
+    /// Centred sum `Σ w·(x - m)^power·e^(rate·(x - m))`.
     Shifted {
         /// The power of `x - m`.
         power: u8,
@@ -53,31 +54,32 @@ pub enum Rescaling {
         weighted: bool,
         /// Definition of `m`.
         from: Shift,
-        /// Whether a mean that is exact except for rounding is treated as the exact one.
+        /// Whether the merge replaces a mean that is exact except for rounding by the exact mean.
         exact: bool,
-        /// Folds of lower powers, ascending, that the block computes; `None` for its number of elements.
+        /// Folds with lower powers of `x - m`, ascending, that a block computes as well; `None` for its number of
+        /// elements.
         lower: Vec<Option<u16>>,
     },
-    /// Fold of a value selected where `x` is the extreme given by an earlier fold.
+    /// Fold of a value selected where `x` is the maximum or minimum given by an earlier fold.
     Chosen {
-        /// Earlier fold.
+        /// Index of the fold that computes the maximum or minimum.
         first: u16,
-        /// Monoid of the selected values.
+        /// Monoid that combines the selected values.
         op: Monoid,
     },
 }
 
-/// Number as a constant multiplied and divided by launch scalars.
+/// Number that is a constant multiplied and divided by scalars of the launch.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Rate {
     /// Constant.
     pub constant: f64,
-    /// Scalars, with their dtypes, and whether they are divisors.
+    /// Indices of the scalars, with their dtypes, and `true` for divisors.
     pub scalars: Vec<(u16, DType, bool)>,
 }
 
 impl Rate {
-    /// No exponential.
+    /// Rate of a sum without an exponential.
     const NONE: Rate = Rate { constant: 0.0, scalars: vec![] };
 
     /// Whether there is no exponential.
@@ -85,7 +87,7 @@ impl Rate {
         self.constant == 0.0
     }
 
-    /// Value, given scalars encoded by [`Scalar::to_bits`].
+    /// Value of the rate, given scalars encoded by [`Scalar::to_bits`].
     pub fn value(&self, scalars: &[u64]) -> f64 {
         self.scalars.iter().fold(self.constant, |rate, &(slot, dtype, below)| {
             let s = Scalar::from_bits(scalars[slot as usize], dtype).to_f64();
@@ -94,18 +96,18 @@ impl Rate {
     }
 }
 
-/// Fold of the later pass with its identity.
+/// Fold of the later pass, with the identity by which block results are merged.
 #[derive(Clone, PartialEq, Debug)]
 pub struct OnlineFold {
-    /// Identity.
+    /// Identity that merges its block results.
     pub how: Rescaling,
-    /// Number of the fold.
+    /// Index of the fold in the body.
     pub second: u16,
-    /// Its dtype.
+    /// Dtype of the fold.
     pub dtype: DType,
-    /// Number of the row value that elements are shifted by, or compared with.
+    /// Index of the row value `m` that elements are shifted by, or compared with.
     pub shift: u16,
-    /// Its dtype.
+    /// Dtype of that row value.
     pub shift_dtype: DType,
 }
 
@@ -208,18 +210,18 @@ impl OnlinePasses {
         all
     }
 
-    /// Sums that a block scales. Several identities may share one.
+    /// Sums that a block scales to derive its own mean. Several identities may share one.
     fn means(&self) -> Vec<u16> {
         self.firsts(|from| if let Shift::Mean(first) = from { Some(first) } else { None })
     }
 
-    /// Extremes that are kept finite in a block: differences from an infinite one are NaN, even if the row's extreme is
-    /// finite.
+    /// Maxima and minima that must stay finite in a block: differences from an infinite one are NaN, even if the row's
+    /// own is finite.
     fn bounded(&self) -> Vec<u16> {
         self.firsts(|from| if let Shift::Extreme(first) = from { Some(first) } else { None })
     }
 
-    /// Whether one identity needs a fold unchanged that another one changes.
+    /// Whether one identity needs a fold unchanged that another identity replaces.
     fn clashes(&self) -> bool {
         let (means, bounded) = (self.means(), self.bounded());
         self.list.iter().any(|l| match &l.how {
@@ -228,8 +230,9 @@ impl OnlinePasses {
         })
     }
 
-    /// Replaces folds of the earlier pass in a block of `points`, of a row of `row` elements, where the block's own
-    /// value is not usable. `value` returns and `set` stores the value of a fold, encoded by [`Scalar::to_bits`].
+    /// Replaces folds of the earlier pass whose block value the later pass cannot use as it is: sums become scaled to
+    /// the block, infinite maxima finite. The block has `points` of the row's `row` elements. `value` returns and `set`
+    /// stores the value of a fold, encoded by [`Scalar::to_bits`].
     pub fn localise(
         &self,
         earlier: &Body,

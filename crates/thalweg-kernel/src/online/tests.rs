@@ -248,7 +248,8 @@ fn rates_are_constants_times_and_over_scalars() {
     assert_eq!(rate.value(&scalars), 0.75);
 }
 
-/// Each with the power, whether it has a rate, whether it has weights, and the folds that it adds.
+/// Functions of `x - m`, each with the expected power, whether it has a rate, whether it has weights, and the folds
+/// that it adds.
 #[test]
 fn identities_follow_from_the_function_of_what_differs() {
     type Build = fn(&mut BodyBuilder, NodeId, NodeId) -> NodeId;

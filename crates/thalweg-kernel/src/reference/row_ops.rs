@@ -101,9 +101,9 @@ pub fn scan_row(op: ScanOp, reverse: bool, dtype: DType, row: &[Scalar]) -> Vec<
 pub struct OutOfRange {
     /// Name of the operation.
     pub op: &'static str,
-    /// Index.
+    /// The index that is out of range.
     pub index: i64,
-    /// Axis.
+    /// Axis that is indexed.
     pub axis: usize,
     /// Size of the axis.
     pub size: usize,

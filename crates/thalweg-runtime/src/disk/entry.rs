@@ -41,7 +41,7 @@ impl Kind {
     /// All kinds, in order.
     pub const ALL: [Kind; 6] = [Kind::Plan, Kind::Calibration, Kind::Measured, Kind::Code, Kind::Product, Kind::Class];
 
-    /// Name of its folder.
+    /// Name of the folder for entries of this kind.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Plan => "plan",

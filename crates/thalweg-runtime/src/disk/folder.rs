@@ -25,9 +25,9 @@ pub struct Folder(OwnedFd);
 /// File in a folder.
 #[derive(Debug)]
 pub struct File {
-    /// Its name.
+    /// Name of the file.
     pub name: String,
-    /// Its size.
+    /// Size of the file in bytes.
     pub bytes: u64,
     /// Modification time.
     pub written: SystemTime,

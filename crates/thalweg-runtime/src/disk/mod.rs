@@ -91,12 +91,12 @@ impl fmt::Display for Ignored {
 #[derive(Debug)]
 pub struct Cache {
     path: PathBuf,
-    /// None if there are only shipped entries.
+    /// Cache folder; `None` if there are only shipped entries.
     root: Option<Folder>,
     kinds: [OnceLock<Folder>; Kind::ALL.len()],
     limit: u64,
     shipped: Arc<Shipped>,
-    /// The only kind that it stores and finds, if restricted.
+    /// Only kind of entries that the cache stores and finds; `None` if it is not restricted.
     only: Option<Kind>,
 }
 
@@ -106,11 +106,11 @@ type Shipped = HashMap<(Kind, Key), Box<[u8]>>;
 /// Contents of a cache, for one kind.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Contents {
-    /// The kind.
+    /// Kind of the entries.
     pub kind: Kind,
     /// Number of valid entries.
     pub entries: usize,
-    /// Their bytes.
+    /// Total size of the valid entries in bytes.
     pub bytes: u64,
     /// Ignored files, with reasons.
     pub ignored: Vec<(String, Ignored)>,
@@ -152,7 +152,7 @@ impl Cache {
         Cache { only: Some(kind), ..self }
     }
 
-    /// The folder.
+    /// Path of the cache folder.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -11,7 +11,7 @@ use thalweg_ir::{DType, ElementOp, First, MAX_RANK, Region, RegionNode, Scalar};
 use thalweg_kernel::{Access, AccessClass, AccessGeometry, BodyBuilder, Geometry, Kernel, MapGeometry, Node};
 use thalweg_runtime::{Buffer, Device, Error, Program};
 
-/// Iterations of the launch's loop: about 0.2 ms on an H100, which takes 10 ns for one.
+/// Number of iterations of the launch's loop: about 0.2 ms on an H100, which takes 10 ns for one.
 const TURNS: u32 = 20_000;
 
 /// Launch that keeps a device's queue busy.
@@ -19,7 +19,7 @@ const TURNS: u32 = 20_000;
 pub struct Ahead {
     program: Arc<dyn Program>,
     geometry: Arc<Geometry>,
-    /// Input and output buffers.
+    /// Buffers: input and output.
     places: [Buffer; 2],
 }
 
@@ -48,7 +48,7 @@ impl Ahead {
         Ok(Ahead { program, geometry: Arc::new(geometry), places })
     }
 
-    /// Queues the launch on the calling thread's queue, that many times.
+    /// Queues the launch `times` times on the calling thread's queue.
     ///
     /// # Errors
     /// When the device fails.

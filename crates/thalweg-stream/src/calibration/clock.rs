@@ -19,7 +19,7 @@ pub trait Clock {
     fn time(&mut self, sample: &Sample, footprint: u64) -> Result<Option<f64>, Error>;
 }
 
-/// Clock that collects what has to be compiled for the samples, and times none.
+/// Clock that times nothing, but lists the kernels that have to be compiled for the samples.
 #[derive(Default)]
 pub struct List(pub Vec<(Kernel, Geometry)>);
 
@@ -35,7 +35,7 @@ impl Clock for List {
     }
 }
 
-/// Clock that predicts times by the model with these constants, less an offset that no clock sees: see
+/// Clock that returns the model's prediction with these constants, minus the offset that no clock measures: see
 /// [`Bench::offset`].
 pub struct Model<'a>(pub &'a Costs, pub f64);
 
@@ -48,7 +48,7 @@ impl Clock for Model<'_> {
 /// Constants being fitted.
 pub struct Bench<'a> {
     pub costs: Costs,
-    /// Typical constants of that kind of device.
+    /// Typical constants of the kind of device.
     pub typical: Costs,
     pub sizes: Sizes,
     /// Nanoseconds that the model counts per launch and that measured times do not include.
@@ -73,7 +73,7 @@ impl<'a> Bench<'a> {
         self.fit_within(&sample, footprint, scale)
     }
 
-    /// As [`fit`](Self::fit), with that many bytes in use.
+    /// Like [`fit`](Self::fit), with `footprint` bytes in use.
     pub fn fit_within(
         &mut self,
         sample: &Sample,

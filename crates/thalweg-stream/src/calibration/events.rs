@@ -18,7 +18,7 @@ use thalweg_runtime::{Buffer, Device, Error, Program, Timing};
 const BATCH: f64 = 60_000.0;
 const MAX_BATCH_LAUNCHES: f64 = 24.0;
 const TIMES: usize = 4;
-/// Launches that the host can queue while the device is busy with one launch of [`Ahead`].
+/// Maximum number of launches that the host can queue while the device is busy with one launch of [`Ahead`].
 const MAX_QUEUED_LAUNCHES: usize = 16;
 /// Warm-up time: an idle chip takes that long to reach its clock frequency.
 const WARM: Duration = Duration::from_millis(15);

@@ -11,21 +11,21 @@ use thalweg_ir::DType;
 use thalweg_kernel::Precision;
 use thalweg_runtime::Error;
 
-/// Bytes in use up to which one launch is timed repeatedly on a CPU; beyond, small launches go through the buffers one
-/// after another.
+/// Maximum bytes in use at which one launch is timed repeatedly on a CPU. Beyond, small launches go through the buffers
+/// one after another.
 const WHOLE: u64 = 4 << 20;
 /// Maximum bytes that calibration touches on a CPU, where cache sizes are unknown. Costs beyond are extrapolated from
 /// the typical constants.
 const MAX_TOUCHED_BYTES: u64 = 64 << 20;
 
-/// Nanoseconds that a stream adds to a launch: looking up operands, counters, freeing memory. With asynchronous
+/// Nanoseconds that a stream adds to a launch: looking up operands, counting, freeing memory. With asynchronous
 /// launches this overlaps with execution.
 const STREAM: f64 = 200.0;
 
 /// Dtypes with a constant for products, in the order of `Costs::multiply`. One more follows: f32 rounded to TF32.
 const MULTIPLIED: [DType; 6] = [DType::F32, DType::F64, DType::BF16, DType::F16, DType::I8, DType::I32];
 
-/// Nanoseconds of a launch that no clock measures.
+/// Nanoseconds per launch that no clock measures, but the model counts.
 pub fn unseen(sizes: &Sizes) -> f64 {
     if sizes.wide { 0.0 } else { STREAM }
 }
@@ -94,7 +94,7 @@ fn arithmetic(b: &mut Bench<'_>) -> Result<(), Error> {
     let faster = b.costs.simple / b.typical.simple;
     b.costs.spill *= faster;
     if b.sizes.wide {
-        // Each of the two samples depends a little on the other's constant.
+        // The samples `beside` and `simple` each depend a little on the other's constant.
         b.fit(samples::beside, |c, f| c.overlap *= f)?;
         b.fit(samples::simple, |c, f| c.simple *= f)?;
         b.fit(samples::beside, |c, f| c.overlap *= f)?;

@@ -12,18 +12,19 @@ use std::time::{Duration, Instant};
 use thalweg_kernel::Geometry;
 use thalweg_runtime::{Buffer, Device, Error, Program};
 
-/// Time for a sample, without compiling (`BUDGET`), and minimum number of batches.
+/// Time budget of a sample, without compiling (`BUDGET`), and minimum number of batches.
 const BUDGET: Duration = Duration::from_micros(1500);
 const BATCHES: usize = 5;
 /// Minimum time of a batch, which determines its number of launches.
 const BATCH: Duration = Duration::from_micros(20);
-/// Bytes of a launch where many go through large buffers one after another: too few to use a second thread.
+/// Bytes moved by one launch where many launches go through large buffers one after another: too few to use a second
+/// thread.
 pub const SLICE: u64 = 1 << 20;
 
 /// Clock of the host, and the device being measured.
 pub struct HostClock {
     device: Arc<dyn Device>,
-    /// Shortest time of the reference kernel in nanoseconds; `reference` launches it.
+    /// Minimum time of the reference kernel so far, in nanoseconds; `reference` launches it.
     fastest: Cell<f64>,
     reference: Ready,
 }
@@ -33,7 +34,7 @@ struct Ready {
     program: Arc<dyn Program>,
     geometry: Geometry,
     operands: Vec<Buffer>,
-    /// Bytes of memory allocated for each launch, as a stream does.
+    /// Bytes of result memory that each launch allocates, as a stream does.
     result: usize,
 }
 
@@ -65,8 +66,8 @@ impl HostClock {
         Ok(ns)
     }
 
-    /// Nanoseconds of a copy of [`SLICE`] bytes where such copies go through buffers of `footprint` bytes, on one
-    /// thread.
+    /// Nanoseconds of copying [`SLICE`] bytes on one thread, where successive copies go through buffers of `footprint`
+    /// bytes.
     fn slices(&self, footprint: u64) -> Result<f64, Error> {
         let whole = ready(&self.device, &samples::copy(footprint))?;
         let operands: Vec<&Buffer> = whole.operands.iter().collect();
@@ -84,7 +85,7 @@ impl HostClock {
         Ok(best)
     }
 
-    /// Nanoseconds of a launch: the lower quartile of batches, each relative to the reference beside it.
+    /// Nanoseconds of a launch: the lower quartile over batches, each relative to the reference kernel timed beside it.
     fn whole(&self, sample: &Sample) -> Result<f64, Error> {
         let ready = ready(&self.device, sample)?;
         let once = batch(&self.device, &ready, 2)?;
@@ -126,7 +127,7 @@ fn ready(device: &Arc<dyn Device>, sample: &Sample) -> Result<Ready, Error> {
     Ok(ready)
 }
 
-/// Bytes above which allocating a result costs nothing compared with filling it.
+/// Minimum bytes of a result at which allocating it costs nothing compared with filling it.
 const BUFFER_IS_FREE: usize = 1 << 20;
 
 /// Operands of a sample, filled with their contents.

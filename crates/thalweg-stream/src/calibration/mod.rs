@@ -40,7 +40,7 @@ use thalweg_fusion::Costs;
 use thalweg_kernel::{Geometry, Kernel};
 use thalweg_runtime::{Error, Throughput, count};
 
-/// Largest factor between a measured constant and the typical one.
+/// Maximum factor between a measured constant and the typical one.
 const SANE: f64 = 8.0;
 static TYPICAL: LazyLock<Arc<Costs>> = LazyLock::new(|| Arc::new(Costs::typical()));
 static COSTS: RwLock<Option<HashMap<DeviceRef, Arc<Costs>>>> = RwLock::new(None);
@@ -91,7 +91,7 @@ fn of_throughput(t: &Throughput) -> Costs {
     Costs::of_throughput(t.memory, (t.cache, t.cache_bytes), t.additions, t.launch).rounded()
 }
 
-/// Foreign constants, if a measurement on this device could have given them.
+/// Checks constants from elsewhere (disk): returns them if a measurement on this device could have given them.
 pub(crate) fn sane(device: DeviceRef, costs: Costs) -> Option<Costs> {
     let typical = &*typical_costs(device);
     let (one_pass, borders) = (typical.one_pass, typical.borders);

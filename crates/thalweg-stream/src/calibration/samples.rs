@@ -11,20 +11,21 @@ use thalweg_kernel::{
 };
 use thalweg_runtime::Throughput;
 
-/// Nanoseconds of additions that determine the number of points, on a device that runs many at once.
+/// Minimum work of an arithmetic sample on a GPU, in nanoseconds of additions on all cores; it determines the number of
+/// points.
 const WAVE: f64 = 50.0;
 
 /// Sizes of samples on a device.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
-    /// Points of arithmetic samples. On a CPU they fit the first-level cache and still outweigh a launch; on a GPU they
-    /// fill it several times.
+    /// Number of points of arithmetic samples. On a CPU they fit the first-level cache and still outweigh a launch; on
+    /// a GPU they fill it several times.
     points: usize,
-    /// Operations of a dependent chain.
+    /// Number of operations of a dependent chain.
     chain: usize,
-    /// Repetitions of the sequence of functions.
+    /// Number of repetitions of the sequence of functions.
     functions: usize,
-    /// Points of samples that move elements.
+    /// Number of points of samples that move elements.
     moved: usize,
     /// Rows and columns of transposed matrices, and of those whose row stride is a multiple of 1,024 bytes.
     turned: usize,
@@ -39,7 +40,7 @@ pub struct Sizes {
     sort: [usize; 2],
     /// Rows and columns of a product's operands.
     pub product: usize,
-    /// Values of a scatter.
+    /// Number of values of a scatter.
     scattered: usize,
     /// Whether launches are asynchronous and run so many points concurrently that only long samples are measurable.
     pub wide: bool,
@@ -48,7 +49,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Sizes for a device with asynchronous launches and that throughput; `None` for a CPU.
+    /// Sizes for a device with asynchronous launches and this throughput, or for a CPU if `throughput` is `None`.
     pub fn of(throughput: Option<&Throughput>) -> Sizes {
         let Some(t) = throughput else {
             return Sizes {
@@ -91,7 +92,7 @@ impl Sizes {
     }
 }
 
-/// Kernel with its sizes and operands; it writes the last operand.
+/// Sample kernel with its sizes and operands; it writes the last operand.
 #[derive(Clone)]
 pub struct Sample {
     pub kernel: Kernel,
@@ -122,7 +123,7 @@ impl Sample {
     }
 }
 
-/// Base, strides and bounds of an access with strides over `extents`.
+/// Access geometry with strides over `extents`: base, strides, and the positions reached.
 fn at(extents: &[usize], strides: &[isize], base: isize) -> AccessGeometry {
     let mut at = AccessGeometry { base, strides: [0; MAX_RANK], map: None, reach: None, distinct: 1 };
     at.strides[..strides.len()].copy_from_slice(strides);
@@ -136,7 +137,7 @@ fn row_major(extents: &[usize]) -> Vec<isize> {
     (0..extents.len()).map(|i| extents[i + 1..].iter().product::<usize>() as isize).collect()
 }
 
-/// `y = f(x)` over a domain: `x` is read with these strides, `y` is row-major.
+/// Sample of a map `y = f(x)`: `x` is read with these strides, `y` is row-major.
 fn map(
     dtype: DType,
     (extents, class, strides): (&[usize], AccessClass, &[isize]),
@@ -163,22 +164,23 @@ fn constant(b: &mut BodyBuilder, v: f64) -> NodeId {
     b.constant(Scalar::Float(v), DType::F32)
 }
 
-/// One point: launch overhead only.
+/// Sample of one point: launch overhead only.
 pub fn point() -> Sample {
     flat(DType::F32, 1, |_, x| x)
 }
 
-/// Copy of one half of the bytes to the other half.
+/// Sample that copies one half of the bytes to the other half.
 pub fn copy(bytes: u64) -> Sample {
     flat(DType::F32, bytes as usize / 8, |_, x| x)
 }
 
-/// As [`copy`], from that element on.
+/// Like [`copy`], starting at element `element`.
 pub fn copy_from(bytes: u64, element: u64) -> Sample {
     map(DType::F32, (&[bytes as usize / 8], AccessClass::Contiguous, &[1]), element as isize, |_, x| x)
 }
 
-/// Fill of operands without contents of their own: ordinary numbers, for which functions do all of their work.
+/// Sample that fills operands without contents of their own with ordinary numbers, for which functions do all of their
+/// work.
 pub fn filled(dtype: DType, bytes: usize) -> Sample {
     let mut b = BodyBuilder::new(false);
     let to = b.access(Access { operand: Some(0), dtype, class: AccessClass::Contiguous, per_row: false });
@@ -189,7 +191,7 @@ pub fn filled(dtype: DType, bytes: usize) -> Sample {
     Sample::new(Kernel::Map(b.finish()), Geometry::Map(geometry), dtype, vec![bytes])
 }
 
-/// Sums and differences that cannot be contracted with a product.
+/// Sample of sums and differences that cannot be contracted with a product.
 pub fn simple(sizes: &Sizes) -> Sample {
     flat(DType::F32, sizes.points, |b, x| {
         let one = constant(b, 1.0);
@@ -200,12 +202,12 @@ pub fn simple(sizes: &Sizes) -> Sample {
     })
 }
 
-/// Arithmetic that takes about as long as its memory traffic.
+/// Sample whose arithmetic takes about as long as its memory traffic.
 pub fn beside(sizes: &Sizes) -> Sample {
     flat(DType::F32, sizes.moved, |b, x| (0..sizes.chain / 4).fold(x, |y, _| b.element(ElementOp::Add, &[y, x])))
 }
 
-/// One point in each of four boxes.
+/// Sample of one point in each of four boxes.
 pub fn boxes() -> Sample {
     let mut s = point();
     let (Kernel::Map(body), Geometry::Map(one)) = (&s.kernel, &s.geometry) else { unreachable!("it is a map") };
@@ -225,12 +227,12 @@ pub fn divide(sizes: &Sizes) -> Sample {
     flat(DType::F32, sizes.points, |b, x| {
         let one = constant(b, 1.0);
         let x = b.element(ElementOp::Add, &[x, one]);
-        // Of two variables: a GPU multiplies by the reciprocal if the divisor is a constant.
+        // Both arguments vary: a GPU multiplies by the reciprocal if the divisor is a constant.
         (0..sizes.chain / 4).fold(x, |y, _| b.element(ElementOp::Div, &[x, y]))
     })
 }
 
-/// Independent functions, each with ordinary arguments.
+/// Sample of independent elementary functions, each with ordinary arguments.
 pub fn special(dtype: DType, sizes: &Sizes) -> Sample {
     use ElementOp::{Exp, Log1p, Sigmoid, Sin, Tanh};
     flat(dtype, sizes.points / 2, |b, x| {
@@ -243,7 +245,7 @@ pub fn special(dtype: DType, sizes: &Sizes) -> Sample {
         };
         let mut y = all(b, x);
         for _ in 1..sizes.functions {
-            // Back to values between 0 and 1.
+            // Maps the result back to values between 0 and 1.
             let x = b.element(Sigmoid, &[y]);
             y = all(b, x);
         }
@@ -251,7 +253,7 @@ pub fn special(dtype: DType, sizes: &Sizes) -> Sample {
     })
 }
 
-/// Conversion of narrow elements at load and store, with no other work.
+/// Sample of conversions of narrow elements at load and store, with no other work.
 pub fn convert(sizes: &Sizes) -> Sample {
     if sizes.wide {
         // Narrow loads and stores would measure memory only.
@@ -266,7 +268,7 @@ pub fn convert(sizes: &Sizes) -> Sample {
     flat(DType::BF16, sizes.points, |b, x| b.element(ElementOp::Abs, &[x]))
 }
 
-/// Function that few engines implement in f64.
+/// Sample of a function that few engines implement in f64.
 pub fn slow(sizes: &Sizes) -> Sample {
     let n = sizes.points / 16;
     let mut s = flat(DType::F64, n, |b, x| b.element(ElementOp::Erf, &[x]));
@@ -276,12 +278,12 @@ pub fn slow(sizes: &Sizes) -> Sample {
     s
 }
 
-/// Short contiguous runs.
+/// Sample of short contiguous runs.
 pub fn runs() -> Sample {
     map(DType::F32, (&[512, 8], AccessClass::Contiguous, &[12, 1]), 0, |_, x| x)
 }
 
-/// Small boxes of a three-dimensional domain, each a call.
+/// Sample of small boxes of a three-dimensional domain, each of which takes a call.
 pub fn calls() -> Sample {
     map(DType::F32, (&[128, 4, 8], AccessClass::Contiguous, &[80, 12, 1]), 0, |_, x| x)
 }
@@ -291,7 +293,7 @@ pub fn transposed(sizes: &Sizes) -> Sample {
     map(DType::F32, (&[n, n], AccessClass::Strided, &[1, n as isize]), 0, |_, x| x)
 }
 
-/// Transposed copy with a source row stride that is a multiple of 1,024 bytes.
+/// Sample of a transposed copy whose source has a row stride that is a multiple of 1,024 bytes.
 pub fn conflicting(sizes: &Sizes) -> Sample {
     let (n, apart) = sizes.conflicting;
     map(DType::F32, (&[n, n], AccessClass::Strided, &[1, apart as isize]), 0, |_, x| x)
@@ -301,8 +303,8 @@ pub fn strided(sizes: &Sizes) -> Sample {
     map(DType::F32, (&[sizes.moved], AccessClass::Strided, &[2]), 0, |_, x| x)
 }
 
-/// Padding by one zero on both sides, through a table of positions. On a GPU, which uses divisions instead of a table:
-/// padding of the rows and columns of images, flattened into one dimension.
+/// Sample of padding by one zero on both sides, through a table of positions. On a GPU, which uses divisions instead of
+/// a table: padding of the rows and columns of images, flattened into one dimension.
 pub fn mapped(sizes: &Sizes) -> Sample {
     let map_of = |inner: &[usize], pad: &[(usize, usize)]| IndexMap::new(View::contiguous(Shape::new(inner))).pad(pad);
     let map = if sizes.wide {
@@ -324,7 +326,7 @@ pub fn mapped(sizes: &Sizes) -> Sample {
     s
 }
 
-/// Gather of each element by its own index; on a GPU, where those would be neighbours, in a shuffled order.
+/// Sample that gathers each element by its own index; on a GPU, where those would be neighbours, in a shuffled order.
 pub fn gathered(sizes: &Sizes) -> Sample {
     let count = sizes.moved;
     let mut b = BodyBuilder::new(false);
@@ -350,7 +352,7 @@ pub fn gathered(sizes: &Sizes) -> Sample {
     Sample::new(Kernel::Map(b.finish()), Geometry::Map(geometry), DType::F32, vec![4 * count, 4 * count])
 }
 
-/// Row body over `rows` rows of `row` points; its output has one value per row, or one per point.
+/// Sample of a row body over `rows` rows of `row` points; its output has one value per row, or one per point.
 fn rows(
     [rows, row]: [usize; 2],
     orientation: Orientation,
@@ -378,7 +380,7 @@ fn sum(b: &mut BodyBuilder, x: NodeId) -> NodeId {
     b.fold(Monoid::Sum, x)
 }
 
-/// Independent folds, each of other values.
+/// Body of independent folds, each of other values.
 fn folds(count: usize) -> impl FnOnce(&mut BodyBuilder, NodeId) -> NodeId {
     move |b, x| {
         (1..count).fold(sum(b, x), |all, i| {
@@ -394,12 +396,12 @@ pub fn fold_inner(sizes: &Sizes) -> Sample {
     rows(sizes.rows, Orientation::InnerAxis, true, folds(sizes.folds))
 }
 
-/// Many short rows.
+/// Sample of many short rows.
 pub fn short_rows() -> Sample {
     rows([512, 16], Orientation::InnerAxis, true, sum)
 }
 
-/// Narrow strips: a batch of 16x16 matrices, reduced along the outer axis of each.
+/// Sample of narrow strips: a batch of 16x16 matrices, reduced along the outer axis of each.
 pub fn strips() -> Sample {
     let mut s = rows([32 * 16, 16], Orientation::OuterAxis, true, sum);
     let Geometry::Rows(g) = &mut s.geometry else { unreachable!("it has rows") };
@@ -415,7 +417,7 @@ pub fn fold_outer(sizes: &Sizes) -> Sample {
     rows([192, 128], Orientation::OuterAxis, true, sum)
 }
 
-/// Rows minus their mean, which reads each element twice.
+/// Sample of two passes: rows minus their mean, which reads each element twice.
 pub fn twice(sizes: &Sizes) -> Sample {
     rows([2 * sizes.rows[0], sizes.rows[1]], Orientation::InnerAxis, false, |b, x| {
         let s = sum(b, x);
@@ -423,7 +425,7 @@ pub fn twice(sizes: &Sizes) -> Sample {
     })
 }
 
-/// Rows divided by their root mean square: a division and square roots once per row.
+/// Sample of per-row arithmetic: rows divided by their root mean square, with a division and square roots once per row.
 pub fn once(sizes: &Sizes) -> Sample {
     let (count, times) = sizes.once;
     rows([count, 32], Orientation::InnerAxis, false, |b, x| {
@@ -445,14 +447,14 @@ pub fn scan(sizes: &Sizes) -> Sample {
 
 pub fn sort(sizes: &Sizes) -> Sample {
     let mut s = rows(sizes.sort, Orientation::InnerAxis, false, |b, x| b.scan(ScanOp::Sort, false, x));
-    // Contents far from sorted.
+    // Contents that are far from sorted.
     let n = sizes.sort.iter().product::<usize>() as u32;
     let values = (0..n).flat_map(|i| ((i.wrapping_mul(2_654_435_769) >> 8) as f32).to_le_bytes());
     s.contents[0] = Some(values.collect());
     s
 }
 
-/// Batch of `count` products of square matrices.
+/// Sample of a batch of `count` products of square matrices.
 pub fn product((dtype, precision): (DType, Precision), count: usize, n: usize) -> Sample {
     let all = n * n;
     let geometry = MatmulGeometry {
@@ -470,7 +472,7 @@ pub fn product((dtype, precision): (DType, Precision), count: usize, n: usize) -
     Sample::new(kernel, geometry, dtype, bytes)
 }
 
-/// Scatter-add with shuffled indices.
+/// Sample of a scatter-add with shuffled indices.
 pub fn scatter(sizes: &Sizes) -> Sample {
     let n = sizes.scattered;
     let kernel = Kernel::Scatter { op: ScatterOp::Add, dtype: DType::F32, ordered: false, inputs: [None, None] };

@@ -21,11 +21,12 @@ use std::time::{Duration, Instant};
 use thalweg_runtime::disk;
 use thalweg_runtime::environment::{self, Value};
 
-/// Number plus one of the device that waits to be measured; 0 for none.
+/// Index plus one of the device that waits to be measured; 0 for none.
 static WAITS: AtomicU32 = AtomicU32::new(0);
-/// Nanoseconds that its kernels have run.
+/// Nanoseconds that kernels of the waiting device have run.
 static SPENT: AtomicU64 = AtomicU64::new(0);
-/// Number plus one of the device whose samples are being compiled, and of the one for which that is done; 0 for none.
+/// Index plus one of the device whose samples are being compiled, and of the device whose samples are compiled; 0 for
+/// none.
 static COMPILES: AtomicU32 = AtomicU32::new(0);
 static COMPILED: AtomicU32 = AtomicU32::new(0);
 
@@ -33,12 +34,12 @@ static COMPILED: AtomicU32 = AtomicU32::new(0);
 static LAST: AtomicU64 = AtomicU64::new(0);
 static BEGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// Maximum time between two segments that counts as computing.
+/// Maximum time between two segments that counts as run time of kernels.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Stack size in bytes of the compiling thread.
 const STACK: usize = 8 << 20;
 
-/// Run time of kernels before their device is measured: `THALWEG_CALIBRATE`, in milliseconds, or `off`.
+/// Minimum run time of kernels before their device is measured: `THALWEG_CALIBRATE`, in milliseconds, or `off`.
 fn patience() -> Option<Duration> {
     static PATIENCE: OnceLock<Option<Duration>> = OnceLock::new();
     *PATIENCE.get_or_init(|| match environment::CALIBRATE.get() {
@@ -60,7 +61,7 @@ fn number(device: DeviceRef) -> u32 {
     device.0 as u32 + 1
 }
 
-/// Clears the slot if it holds the device; returns whether it did.
+/// Clears a slot if it holds the device; returns whether it did.
 fn take(place: &AtomicU32, device: DeviceRef) -> bool {
     place.compare_exchange(number(device), 0, Relaxed, Relaxed).is_ok()
 }
@@ -71,7 +72,7 @@ pub(super) fn end(device: DeviceRef) -> bool {
     take(&WAITS, device) || compiled
 }
 
-/// Whether run times of a device's kernels are needed.
+/// Whether the device waits to be measured, so that run times of its kernels are needed.
 #[inline]
 pub(crate) fn waits(device: DeviceRef) -> bool {
     WAITS.load(Relaxed) == number(device) || COMPILED.load(Relaxed) == number(device)
@@ -104,7 +105,7 @@ fn compile(device: DeviceRef) {
     device.device().compile_in_background();
     COMPILES.store(number(device), Relaxed);
     let work = move || match compile_samples(device) {
-        // Unless constants were set meanwhile.
+        // Ready, unless constants were set meanwhile.
         Ok(()) => {
             if take(&COMPILES, device) {
                 COMPILED.store(number(device), Relaxed);

@@ -21,7 +21,7 @@ use std::time::Instant;
 use thalweg_fusion::{AvailablePlans, Instance, Plan, Segment, instantiate, plan_of_turns};
 use thalweg_runtime::{Counters, Error, count, counters};
 
-/// Maximum number of waiting jobs; classes beyond ask again later.
+/// Maximum number of waiting jobs. Classes beyond ask again when they come again.
 const MAX_WAITING_JOBS: usize = 256;
 
 struct Queue {
@@ -39,7 +39,7 @@ fn queue() -> MutexGuard<'static, Queue> {
     QUEUE.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// Queues a search. Returns whether it will be made.
+/// Queues a search. Returns whether there was space for it.
 pub(crate) fn search(job: Job) -> bool {
     job.device.device().compile_in_background();
     let mut queue = queue();
@@ -57,8 +57,8 @@ pub(crate) fn search(job: Job) -> bool {
     queue.begun
 }
 
-/// Waits until no background search is running or waiting. Segments that ran before their plan was found run by it from
-/// the next time on.
+/// Waits until no background search is running or waiting. A segment that ran before its plan was found runs by that
+/// plan from the next time on.
 pub fn finish_searches() {
     let mut queue = queue();
     while queue.busy || !queue.jobs.is_empty() {
@@ -77,7 +77,7 @@ fn work() {
         };
         waiting.busy = true;
         drop(waiting);
-        // A defect must not block the threads that wait for the queue to drain.
+        // A panic must not block the threads that wait for the queue to drain.
         if catch_unwind(AssertUnwindSafe(|| done(job))).is_err() {
             tracing::error!("a search in the background panicked");
         }
@@ -97,7 +97,7 @@ fn done(job: Job) {
     let found = find(&job);
     count(|c| c.plan_ns += begin.elapsed().as_nanos() as u64);
     if let Err(error) = &found {
-        // The next segment of the class searches for itself and gets the error.
+        // The next segment of the class repeats the search itself and gets the error.
         tracing::warn!(%error, operations = job.segment.ops.len(), "a search in the background failed");
     }
     let spent: Counters = counters() - before;
@@ -108,7 +108,8 @@ fn done(job: Job) {
     }
 }
 
-/// Quick plan of a loop. Searching the loop takes as long as many iterations; the plan of one iteration is found soon.
+/// Quick plan of a loop. A search of the whole loop takes as long as many iterations, whereas the plan of one iteration
+/// is found soon.
 fn of_turns(job: &Job) -> Option<SearchedPlan> {
     let segment = job.segment.as_segment();
     let quick = || {
@@ -119,7 +120,7 @@ fn of_turns(job: &Job) -> Option<SearchedPlan> {
         let instance = instantiate(&planned.plan, segment, &job.classes)?;
         Some((planned.plan, instance))
     };
-    // A defect here is reported by the full search.
+    // A panic here is reported by the full search.
     let asked = job.plan.is_none() && !segment.mode.compiles_long();
     let (plan, instance) = defect::caught("the planner", job.device, &segment, || asked.then(quick)?).ok()??;
     let programs = prepare(job.device, &segment, &instance).ok()?;

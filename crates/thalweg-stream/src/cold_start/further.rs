@@ -24,9 +24,9 @@ use thalweg_runtime::{Error, count, counters};
 
 /// Maximum number of waiting plans; beyond, the oldest is dropped from the queue.
 const MAX_WAITING_PLANS: usize = 64;
-/// Visits after which a search ends for good.
+/// Maximum number of visits of a search, after which it ends for good.
 const VISITS: u64 = 1_000_000;
-/// Time that the thread works without a break.
+/// Maximum time that the thread works without a break.
 const WORK: Duration = Duration::from_millis(1);
 /// Length of a break, as a multiple of the work before it: work is a twentieth of the time.
 const REST: u32 = 19;
@@ -50,7 +50,8 @@ fn queue() -> MutexGuard<'static, Queue> {
     QUEUE.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// Queues the continued search for a plan (`job.plan`) that runs already. It replaces an older one of the class.
+/// Queues the continued search for a plan (`job.plan`) that runs already. The job replaces an older one of the same
+/// class.
 pub(crate) fn search_on(job: Job) {
     let mut queue = queue();
     let same = |j: &Job| Arc::ptr_eq(&j.asks, &job.asks) && j.class == job.class;
@@ -68,8 +69,8 @@ pub(crate) fn search_on(job: Job) {
     }
 }
 
-/// Waits until no continued search is running or waiting; meanwhile these take no breaks. Segments for which a better
-/// plan was found run by it from the next time on.
+/// Waits until no continued search is running or waiting; meanwhile these take no breaks. A segment for which a better
+/// plan was found runs by that plan from the next time on.
 pub fn finish_further_searches() {
     let mut queue = queue();
     queue.awaited += 1;
@@ -84,7 +85,7 @@ fn work() {
     loop {
         let job = next();
         let pace = Pace(Cell::new(Instant::now()));
-        // A defect must not block the threads that wait for the queue to drain.
+        // A panic must not block the threads that wait for the queue to drain.
         if catch_unwind(AssertUnwindSafe(|| done(job, &pace))).is_err() {
             tracing::error!("a search that went on panicked");
         }
@@ -94,8 +95,8 @@ fn work() {
     }
 }
 
-/// Next plan that runs often; any plan if somebody waits for the queue to drain. Entries are asked without the queue's
-/// lock, since they may be about to queue a job themselves.
+/// Takes the next job whose plan runs often, or any job if somebody waits for the queue to drain. Entries are asked
+/// without the queue's lock, since they may be about to queue a job themselves.
 fn next() -> Job {
     let mut waiting = queue();
     loop {
@@ -120,7 +121,7 @@ fn next() -> Job {
     }
 }
 
-/// Instant at which the thread's last break ended.
+/// Work and break times of the thread: holds the instant at which its last break ended.
 struct Pace(Cell<Instant>);
 
 impl Pace {
@@ -131,7 +132,7 @@ impl Pace {
         }
     }
 
-    /// Takes the break that the work since the last one costs, unless somebody waits.
+    /// Takes the break that is due for the work since the last one, unless somebody waits.
     fn rest(&self) {
         let until = Instant::now() + self.0.get().elapsed() * REST;
         let mut queue = queue();
@@ -163,13 +164,13 @@ fn done(job: Job, pace: &Pace) {
     }
 }
 
-/// Plan that is predicted to take less time than the one that runs.
+/// Result of a continued search: a plan that is predicted to take less time than the one that runs.
 fn better(job: &Job, pace: &Pace) -> Result<Option<SearchedPlan>, Error> {
     let segment = job.segment.as_segment();
     let Some(own) = &job.plan else { return Ok(None) };
     let go_on = || {
         pace.keep();
-        // One reference is the job's own; the plan store and recognizers have the others.
+        // The job holds one reference itself; the plan store and recognizers hold the others.
         Arc::strong_count(&job.asks) > 1
     };
     let (costs, parts) = (planning_costs(job.device, job.mode), parts_of(job.device, job.effort));

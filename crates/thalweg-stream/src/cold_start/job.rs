@@ -7,13 +7,14 @@ use std::sync::Arc;
 use thalweg_fusion::{Costs, Effort, Instance, OwnedSegment, PartitionCache, Plan, ScalarClasses, SegmentClass};
 use thalweg_runtime::{Counters, Error, Program};
 
-/// Stack size of the thread in bytes: a foreign compiler may run on it, which expects the stack of a main thread.
+/// Stack size of the search threads in bytes. A foreign compiler may run on them, which expects the stack of a main
+/// thread.
 pub(super) const STACK: usize = 8 << 20;
 
-/// Requester of a search: an entry of the plan store.
+/// Interface of whoever requests a search: an entry of the plan store.
 pub(crate) trait Asks: Send + Sync {
-    /// Receives the result of the search for a class, instantiated for these sizes with those scalars equal, and the
-    /// search's cost.
+    /// Receives the result of the search for a class. The plan is instantiated for the sizes `at.0`, with the scalars
+    /// equal that `at.1` says; `spent` is the cost of the search.
     fn found(
         &self,
         class: &SegmentClass,
@@ -22,17 +23,17 @@ pub(crate) trait Asks: Send + Sync {
         spent: Counters,
     );
 
-    /// Receives a plan to run until the search is over; arguments as in `found`.
+    /// Receives a plan to run until the search is over. Arguments are those of `found`.
     fn meanwhile(&self, class: &SegmentClass, at: (Box<[i64]>, Arc<ScalarClasses>), found: SearchedPlan);
 
     /// Whether the plan for these sizes runs often.
     fn runs_often(&self, sizes: &[i64]) -> bool;
 
-    /// Receives a better plan than the one that runs; arguments as in `found`.
+    /// Receives a plan that is better than the one that runs. Arguments are those of `found`.
     fn better(&self, class: &SegmentClass, at: (Box<[i64]>, Arc<ScalarClasses>), found: SearchedPlan, spent: Counters);
 }
 
-/// Class of a pattern to search a plan for, with a segment of that class.
+/// Background job: a class of a pattern to search a plan for, with a segment of that class.
 pub(crate) struct Job {
     pub asks: Arc<dyn Asks>,
     pub device: DeviceRef,
@@ -42,12 +43,12 @@ pub(crate) struct Job {
     pub sizes: Box<[i64]>,
     pub class: SegmentClass,
     pub classes: Arc<ScalarClasses>,
-    /// The plan, if it is known and only has to be compiled for these sizes.
+    /// Plan that only has to be compiled for these sizes; `None` if it has to be searched for.
     pub plan: Option<Arc<Plan>>,
 }
 
 impl Job {
-    /// Question to the planner and the disk cache, with these cost constants and known partial plans.
+    /// Question of the job for the planner and the disk cache, with these cost constants and known partial plans.
     pub fn asked<'a>(&'a self, costs: &'a Costs, parts: &'a PartitionCache) -> Asked<'a> {
         Asked {
             device: self.device,

@@ -39,12 +39,12 @@ pub(crate) use job::{Asks, Job, SearchedPlan};
 pub(crate) use parts::{forget_parts, parts_of};
 pub(crate) use singles::assemble_unfused;
 
-/// Unfused traffic, in nanoseconds, below which the cost of temporaries is negligible on a device with asynchronous
-/// launches. Above it a quick plan takes less.
+/// Maximum predicted nanoseconds of unfused traffic at which a new segment runs unfused, on a device with asynchronous
+/// launches. The cost of temporaries is then negligible; above, a quick plan takes less.
 const MAX_UNFUSED_NS: f64 = 200_000.0;
 
-/// Unfused traffic, in nanoseconds, above which waiting for the compiler takes less than running without one: programs
-/// that need no compiler reach a quarter of the device's bandwidth.
+/// Minimum predicted nanoseconds of unfused traffic at which waiting for the compiler takes less than running without
+/// one. Programs that need no compiler reach a quarter of the device's bandwidth.
 const MIN_COMPILED_NS: f64 = 100_000_000.0;
 
 const TIERS: Setting<bool> = setting!(bool, || !environment::TIERS.is("off"));
@@ -76,9 +76,9 @@ pub(crate) fn may_run(device: DeviceRef, mode: Mode) -> bool {
 pub(crate) enum First {
     /// Unfused fallback, one kernel per operation.
     Singles(Singles),
-    /// A plan, and whether its search is complete.
+    /// First legal plan, improved within a budget; and whether its search is complete.
     Planned(Plan, Instance, bool),
-    /// A plan with programs that need no slow compiler.
+    /// Plan with programs that need no slow compiler.
     AtOnce(Plan, Instance, Vec<Arc<dyn Program>>),
 }
 

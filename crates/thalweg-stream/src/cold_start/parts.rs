@@ -14,7 +14,7 @@ fn all() -> MutexGuard<'static, Vec<OfDevice>> {
     PARTS.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// Partial plans known for a device, as searches with that effort found them.
+/// Cache of partial plans known for a device, as searches with that effort found them.
 pub(crate) fn parts_of(device: DeviceRef, effort: Effort) -> Arc<PartitionCache> {
     let mut all = all();
     if let Some((_, parts)) = all.iter().find(|p| p.0 == (device, effort)) {

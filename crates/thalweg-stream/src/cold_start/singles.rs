@@ -11,10 +11,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use thalweg_fusion::{Segment, Single, SingleKey, Step, Unfused, unfused};
 use thalweg_runtime::{Error, Program};
 
-/// Single operation with its program. It has no program until it is compiled, or if it writes nothing.
+/// Cached single operation with its program. There is no program until it is compiled, or if the operation writes
+/// nothing.
 type CachedSingle = (Option<Arc<dyn Program>>, Arc<Single>);
 
-/// Operations known on one device; `None` for an operation that is not a single launch.
+/// Cache of one device by operation; `None` for an operation that is not a single launch.
 type OfDevice = FxHashMap<SingleKey, Option<CachedSingle>>;
 
 static SINGLES: Mutex<Vec<(DeviceRef, OfDevice)>> = Mutex::new(Vec::new());
@@ -78,7 +79,7 @@ fn programs(device: DeviceRef, steps: &[&Step]) -> Result<Vec<Arc<dyn Program>>,
 
 type New = Vec<(SingleKey, Arc<Single>)>;
 
-/// Unfused segment, as far as its operations are known, and the new operations, which have no programs.
+/// Unfused segment, as far as its operations are known, and the new operations, which have no programs yet.
 fn assembled(device: DeviceRef, segment: Segment<'_>) -> Result<(Option<Singles>, New), Error> {
     let mut all = singles();
     let known = of_device(&mut all, device);

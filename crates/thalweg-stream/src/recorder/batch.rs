@@ -31,7 +31,8 @@ impl Recorder {
         Template::of(&recorded, mark.at, (ints, scalars), value, operands, results)
     }
 
-    /// Records a template's operations. None, with nothing recorded, if an operand is not available here or has failed.
+    /// Records the operations of a template. `None`, with nothing recorded, if an operand is not available here or has
+    /// failed.
     pub fn record_batch<R>(
         &mut self,
         mode: Mode,

@@ -26,7 +26,7 @@ impl Recorder {
         recipe.deferred.clone()
     }
 
-    /// Read history of exactly these live results in earlier runs, if a plan is known that writes them all.
+    /// Read history of exactly these live results in earlier runs, if a plan that writes them all is known.
     pub(super) fn history(&mut self) -> Option<Arc<History>> {
         let live = &self.live;
         self.recognizer.known().iter().find(|k| k.live == *live).map(|k| k.history.clone())
@@ -42,7 +42,7 @@ impl Recorder {
                 let asked = (epoch == self.epoch).then_some(index as usize);
                 (asked, self.guessed(asked))
             }
-            // A segment cut by a loop or by memory: its results are likely read by what follows.
+            // After a cut by a loop or by memory, what follows likely reads the results.
             Wanted::Nothing => (None, BitSet::default()),
         };
         let (entry, history) = self.writing_all(guessed.count() > 0)?;
@@ -67,8 +67,8 @@ impl Recorder {
         Recipe::new((self.device, recorded, entry), what, inputs, (deferred, history, kept), guess)
     }
 
-    /// Plan store entry and history of the pattern in which all live results are written. If there is none, a new one
-    /// if `make`.
+    /// Plan store entry and read history of the pattern that writes all live results. If there is none, a new one with
+    /// `make`.
     fn writing_all(&mut self, make: bool) -> Option<(Arc<Entry>, Arc<History>)> {
         let live = &self.live;
         if let Some(known) = self.recognizer.known().iter().find(|k| k.live == *live) {

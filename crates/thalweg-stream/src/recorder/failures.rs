@@ -16,7 +16,7 @@ use std::sync::Arc;
 use thalweg_ir::Op;
 use thalweg_runtime::{Error, count};
 
-/// Number of noted deferred checks above which those whose results nobody holds are dropped.
+/// Maximum number of noted deferred checks. Beyond, those whose results nobody holds are dropped.
 const MAX_NOTED_CHECKS: usize = 64;
 
 impl Recorder {
@@ -41,8 +41,8 @@ impl Recorder {
         (held, self.checks.drain(..).filter_map(|c| c.upgrade()).collect())
     }
 
-    /// Reruns the segment unfused after an index out of range. Returns true if that computes all results: then the plan
-    /// was wrong, not the program, and later runs of the pattern stay unfused.
+    /// Reruns the segment unfused after an index out of range. Returns true if that computes all results: the plan was
+    /// wrong then, not the program, and later runs of the pattern stay unfused.
     #[cold]
     pub(super) fn run_unfused(&mut self, error: &Error) -> bool {
         if !matches!(error, Error::Index(_)) || !self.mode.fused || self.mode.reference {
@@ -82,8 +82,7 @@ impl Recorder {
         pairs.map(|(v, s)| v.as_ref().or(s.2.as_ref()).filter(|v| there(v)).cloned()).collect()
     }
 
-    /// Sorts a failure out: the outcome of each result after an index out of range, or after a foreign operation failed
-    /// to compile.
+    /// Outcome of each result after a failed run: an index was out of range, or a foreign operation did not compile.
     #[cold]
     pub(super) fn sort_out(&self, error: &Error) -> Option<Sorted> {
         // Compile errors occur before anything runs.

@@ -13,7 +13,7 @@ use thalweg_ir::{Arg, DType, Op, Shape};
 use thalweg_runtime::count;
 
 impl Recorder {
-    /// Records an operation some of whose arguments were dropped by their segments: recomputes those first.
+    /// Records an operation some of whose arguments were dropped by their segments, after recomputing these.
     #[cold]
     #[allow(clippy::too_many_arguments, reason = "the parts of one operation")]
     pub(super) fn record_from_left(
@@ -26,9 +26,9 @@ impl Recorder {
         args: &[Operand<'_>],
         ints: &[i64],
     ) -> Arc<Value> {
-        // The call site belongs to this operation, not to one that is recorded again for it.
+        // The call site belongs to this operation, not to the operations that recompute its arguments.
         let own = take_site();
-        // Held until the operation is recorded, so that a cut in between writes them.
+        // Recomputed arguments, held until the operation is recorded, so that a cut in between writes them.
         let made: Vec<Option<Arc<Value>>> = args
             .iter()
             .map(|arg| match arg {
@@ -48,7 +48,8 @@ impl Recorder {
         self.record(mode, op, dtype, shape, attr, &args, ints)
     }
 
-    /// Replacement in this segment for a value that its segment dropped; none if the value is resolved instead.
+    /// Recomputed value, in this segment, for a value that its segment dropped; `None` if the value has been resolved
+    /// meanwhile.
     fn recompute(&mut self, mode: Mode, value: &Arc<Value>) -> Option<Arc<Value>> {
         let recipe = value.recompute_recipe().filter(|r| r.recomputation().is_some_and(|a| a.left.mode == mode));
         let Some(recipe) = recipe else {
@@ -62,7 +63,7 @@ impl Recorder {
         Some(self.record_recomputation(mode, again))
     }
 
-    /// Records the operations of a dropped value again, except those already recorded again in this segment.
+    /// Records the operations that recompute a dropped value, except those recorded in this segment already.
     fn record_recomputation(&mut self, mode: Mode, again: &Recomputation) -> Arc<Value> {
         let Recomputation { left, at, inputs } = again;
         let subgraph = &left.subgraph;
@@ -78,7 +79,7 @@ impl Recorder {
             Some(_) => (BitSet::default(), BitSet::default()),
             None => subgraph.needed(*at, |o| places[o].is_some()),
         };
-        // Results from before, and those recorded now, are held: a cut may come in between.
+        // Values read by the operations are held, since a cut may come in between.
         for i in needed.iter().chain([*at]) {
             let args = subgraph.segment.ops[i].args();
             for o in args.filter_map(|a| if let Arg::Op(o) = a { Some(o) } else { None }).chain([i]) {

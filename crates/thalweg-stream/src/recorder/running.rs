@@ -27,8 +27,8 @@ impl Recorder {
             report::ran(|| TierRun { tier: Tier::Reference, operations: self.ops.len(), kernels: 0 });
             return run::interpret(&self.ops, &self.values, &self.live, &self.ints, &self.scalars, &self.inputs);
         }
-        // Deferral follows from history and would give the segment another plan when it comes the third time, so not in
-        // reproducible modes.
+        // Deferral follows from history and would give the segment another plan when it comes for the third time. So
+        // reproducible modes do not defer.
         let watched = self.mode.fused && !self.mode.reproducible && deferring();
         let deferred = if watched { self.defer_results(wanted) } else { BitSet::default() };
         let left = self.decision.as_ref().is_some_and(|d| d.keep.left.count() > 0);
@@ -42,7 +42,7 @@ impl Recorder {
             let laid = self.laid_out();
             self.keep_best(&ready, &laid);
         }
-        // On a device with asynchronous launches the host's clock says nothing.
+        // On a device with asynchronous launches the host's clock does not measure a run.
         let on_its_own = self.device.device().throughput().is_some();
         let turn = ready.autotuning.turn(self.ops.len(), on_its_own, || {
             let laid = self.laid_out();
@@ -75,7 +75,7 @@ impl Recorder {
         };
         let clock = waits || turn.is_some() && !on_its_own;
         let (mut outcome, time) = self.launch(&found, history.as_ref(), timed, clock);
-        // A failed run says nothing about the plan, nor does a lean plan that ran for want of memory.
+        // Neither a failed run says anything about the plan, nor a lean plan that ran for want of memory.
         if let (Some(turn), Ok(run)) = (&turn, &mut outcome)
             && Arc::ptr_eq(runs, chosen)
         {
@@ -92,8 +92,8 @@ impl Recorder {
         outcome.map(|_| ())
     }
 
-    /// Plan for this segment and its origin: the known one if live-outs and sizes match and equal scalars are still
-    /// equal; else one found or made now.
+    /// Plan for this segment, and its origin. It is the known plan if live-outs and sizes match and equal scalars are
+    /// still equal, else one found or made now.
     fn plan(&mut self) -> Result<(Arc<Ready>, Origin), Error> {
         let known = self.recognizer.known();
         let at = known.iter().position(|k| k.live == self.planned);
@@ -130,8 +130,8 @@ impl Recorder {
         })
     }
 
-    /// Runs the schedule. Returns the elapsed time, from before the first launch to the last resolved value, if `clock`
-    /// is set and there was a schedule.
+    /// Runs the schedule. With `clock`, returns the time from before the first launch to the last resolved value;
+    /// `None` without a schedule.
     fn launch(
         &mut self,
         found: &Result<(Arc<Ready>, Arc<Numbered>), Error>,
@@ -175,7 +175,7 @@ impl Recorder {
         saved::save_measured(asked, &best.plan);
     }
 
-    /// Runnable instance of the segment, from the plan store or made now, and where the plan came from. It is stored at
+    /// Runnable instance of the segment, from the plan store or made now, and the origin of its plan. It is stored at
     /// the recognizer's node; `at` is its index among the node's plans, if it exists.
     fn instantiate(&mut self, at: Option<usize>) -> Result<(Arc<Ready>, Origin), Error> {
         let laid = self.laid_out();

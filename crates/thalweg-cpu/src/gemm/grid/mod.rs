@@ -21,7 +21,7 @@ use std::ops::Range;
 use terms::{Terms, inner};
 use thalweg_ir::DType;
 
-/// Layout of a factor. Strides are in elements.
+/// Memory layout of a matrix operand that a body only copies. Strides are in elements.
 #[derive(Debug)]
 pub struct Grid {
     /// Dtype of the elements in memory. Packing may convert them.
@@ -38,23 +38,23 @@ pub struct Grid {
     pub outside: u64,
 }
 
-/// A coordinate that is linear in line and term indices, and its valid range.
+/// Bound on a coordinate that is linear in line and term indices.
 #[derive(Debug)]
 pub struct Limit {
-    /// Its value at the first element of each product.
+    /// Value of the coordinate at the first element of each product.
     pub first: Vec<i64>,
-    /// Its step for each dimension of the lines.
+    /// Step of the coordinate for each dimension of the lines.
     pub lines: Vec<i64>,
-    /// Its step for each dimension of the terms.
+    /// Step of the coordinate for each dimension of the terms.
     pub terms: Vec<i64>,
-    /// Valid range, `lo..hi`.
+    /// Valid range `lo..hi` of the coordinate.
     pub valid: (i64, i64),
 }
 
 // SAFETY: its addresses are only read, as the constructor of a contraction promises.
 unsafe impl Sync for Grid {}
 
-/// The factor of one product.
+/// Matrix operand of one product of the batch.
 #[derive(Clone, Copy)]
 pub struct At<'a, T> {
     grid: &'a Grid,
@@ -85,7 +85,7 @@ impl Grid {
         self.limits.is_empty().then_some(both)
     }
 
-    /// The factor of product `batch`.
+    /// Matrix operand of product `batch`.
     pub fn of_product<T>(&self, batch: usize) -> At<'_, T> {
         At { grid: self, product: batch, first: Shared(self.first[batch].cast::<T>().cast_mut()) }
     }
@@ -105,7 +105,7 @@ fn merged(dims: &[(usize, isize)]) -> Option<isize> {
 }
 
 impl<T: Copy> At<'_, T> {
-    /// The factor as a strided matrix, by [`Grid::strides`].
+    /// Matrix operand as a strided matrix, by [`Grid::strides`]; `None` if it has limits or several strides.
     pub fn strided(self) -> Option<Strided<T>> {
         self.grid.strides().map(|[line, term]| Strided { first: self.first, line, term })
     }

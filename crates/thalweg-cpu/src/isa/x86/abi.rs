@@ -21,7 +21,7 @@ pub const SAVED: [Gpr; 6] = [RBX, RBP, R12, R13, R14, R15];
 /// Registers for pointers of accesses; the first one holds the address of the row's values in functions of row bodies.
 pub const POINTERS: [Gpr; 7] = [RBX, RBP, RDX, 8, 9, 10, 11];
 
-/// The register of a role.
+/// Register that holds a role.
 pub fn gpr(role: linear::Gpr) -> Gpr {
     match role {
         linear::Gpr::Stack => RSP,
@@ -61,7 +61,7 @@ impl Asm {
         }
     }
 
-    /// Returns the guards' result.
+    /// Emits the function's end, which returns the guards' result.
     pub fn leave(&mut self, fence: bool) {
         if fence {
             self.raw(&[0x0F, 0xAE, 0xF8]); // sfence: earlier stores become visible before later ones

@@ -21,7 +21,7 @@ pub struct Code {
     pub ext: u8,
     /// Size of the memory operand, as a right shift of the vector's; from 16 on, an absolute size, `1 << (tuple - 16)`.
     pub tuple: u8,
-    /// Whether it takes an immediate.
+    /// Whether the instruction takes an immediate.
     pub imm: bool,
     /// Whether EVEX allows an embedded broadcast.
     pub broadcast: bool,

@@ -89,7 +89,7 @@ impl Emit {
         }
     }
 
-    /// Jumps if no element was NaN.
+    /// Emits a jump that is taken if no element was NaN.
     pub fn branch_if_number(&mut self, (lane, width): (u8, u8), flag: NanFlag, t: u8, number: Label) {
         let home = mem(flag.home);
         match (flag.register, self.avx512()) {

@@ -269,7 +269,7 @@ impl Emitter {
         self.a.bind(end);
     }
 
-    /// Adds one term to all sums.
+    /// Emits the addition of one term to all accumulators.
     fn term(&mut self, t: &Tile, term: i32) {
         for v in 0..t.vectors {
             self.load(t.right(v), at(RDX, v as i32 * self.vector_bytes()), t.masked && v + 1 == t.vectors);

@@ -28,18 +28,18 @@ pub enum Form {
     BlendM,
     /// `m ? rm : vvvv` by vector mask, in the immediate.
     BlendV,
-    /// On mask registers, of two.
+    /// Operation on two mask registers.
     MaskRvm,
-    /// On mask registers, of one.
+    /// Operation on one mask register.
     MaskRm,
 }
 
-/// An instruction without its registers.
+/// Encoding of an instruction, without its registers.
 #[derive(Clone, Copy, Debug)]
 pub struct Encoding {
-    /// Operands.
+    /// Form of the operands.
     pub form: Form,
-    /// Opcode.
+    /// Opcode and its modifiers.
     pub code: Code,
     /// Immediate, if it takes one.
     pub imm: u8,

@@ -159,9 +159,9 @@ pub fn evaluate_all(body: &Body, seen: &dyn Fn(u16) -> Seen, scalars: &[u64], ro
 /// Memory and geometry of an access.
 pub struct Operand {
     pub memory: Vec<u8>,
-    /// Elements (or positions) from the start to the first point.
+    /// Index of the first point's element in `memory` (or its position, for an access without an operand).
     pub offset: i64,
-    /// Strides in elements between rows, and within a row.
+    /// Strides in elements: between rows, and between points of a row.
     pub strides: (i64, i64),
     pub table: Vec<i32>,
 }

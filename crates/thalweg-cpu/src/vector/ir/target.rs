@@ -54,11 +54,11 @@ pub enum Combine {
 /// Constants that an instruction can read from memory without a load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Constants {
-    /// None.
+    /// No constant.
     None,
     /// Constants of lanes of this many bytes.
     Lane(u8),
-    /// All.
+    /// Any constant.
     All,
 }
 

@@ -11,7 +11,7 @@ use thalweg_kernel::{
     MatmulGeometry, Node, NodeId, Precision, RowGeometry, Store, TileGeometry, Weights, bodies, copied, widened_bytes,
 };
 
-/// Rows and columns of a product's chunk.
+/// Rows and columns of an output tile, the unit in which products are divided into chunks.
 const PRODUCT_CHUNK: u64 = 96;
 
 pub(super) fn contraction(
@@ -52,7 +52,8 @@ fn epilogue(c: &Contraction, g: &ContractionGeometry, left: &[u64], f: &mut Cost
     epilogue.reads as usize - 1
 }
 
-/// Adds the product and the operands it is read or computed from; returns their number.
+/// Adds the features of the product and of the kernel operands that its matrix operands are read or computed from;
+/// returns their number.
 fn factors(c: &Contraction, g: &ContractionGeometry, left: &mut [u64], f: &mut CostFeatures) -> usize {
     product((c.dtype, c.precision), &g.product, f);
     let mut at = 0;
@@ -94,8 +95,9 @@ fn factors(c: &Contraction, g: &ContractionGeometry, left: &mut [u64], f: &mut C
     at
 }
 
-/// Body that only loads a strided operand, such as windows: tiles copy it in place. Where the device supports it (a
-/// CPU), also with padding or converted from bytes.
+/// Load-only body equivalent to a prologue that only copies a strided operand, such as windows; `None` for other
+/// prologues. Tiles copy such an operand in place. With `borders` (a CPU), also if it is padded or converted from
+/// bytes.
 fn only_loads(kernel: &Kernel, tiles: &TileGeometry, borders: bool) -> Option<(Body, MapGeometry)> {
     let ([body], [tile]) = (bodies(kernel), &tiles.boxes[..]) else { return None };
     let g = &tile.geometry;
@@ -146,7 +148,7 @@ impl CostFeatures {
         self.traffic.iter_mut().for_each(|t| part(&mut t.again));
     }
 
-    /// Removes rereads of accumulators that are in registers, among accesses from `first` on.
+    /// Removes the rereads of accumulators, which are in registers, from the accesses from number `first` on.
     fn forget_sums(&mut self, first: usize, sums: u16, bodies: &[Body]) {
         if !self.passes_once {
             return;
@@ -171,7 +173,7 @@ fn tiled(kernel: &Kernel, tiles: &TileGeometry, left: &mut [u64], reads: usize, 
     for (body, part) in bodies(kernel).iter().zip(&tiles.boxes).filter(|(_, part)| part.geometry.points() > 0) {
         map(body, &part.geometry, left, reads, f);
     }
-    // It has the points and chunks of the product.
+    // The domain of a prologue or epilogue adds no points or chunks to those of the product.
     (f.points, f.chunks) = points;
 }
 

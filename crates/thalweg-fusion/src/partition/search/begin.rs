@@ -21,7 +21,7 @@ pub(super) fn begin(kernels: &mut Kernels<'_, '_>, component: &Component) -> Res
     until_legal(kernels, component, stored)
 }
 
-/// First legal plan that also stores values that several kernels would recompute, if that is expensive.
+/// First legal plan that in addition stores values which several kernels would recompute, if that is expensive.
 pub(super) fn begin_shared(kernels: &mut Kernels<'_, '_>, component: &Component) -> Result<State, NoPlan> {
     let mut stored = begun(kernels.facts, component);
     store_shared(kernels.facts, component, &mut stored);
@@ -45,9 +45,9 @@ pub(super) fn begun(facts: &Facts<'_>, component: &Component) -> BitSet {
     stored
 }
 
-/// Value that is stored for a product's operand from the start: the computed source of its windows, since it would be
-/// recomputed for each window; and a concatenation, since each block of it would decide again which side an element
-/// comes from.
+/// Value that is stored from the start because a product's operand reads it. It is the computed source of windows,
+/// which would be recomputed for each window, or a concatenation, where each block would decide again which side an
+/// element comes from.
 fn in_memory(facts: &Facts<'_>, mut v: ValueId) -> Option<usize> {
     let seg = facts.ix.seg;
     let mut windows = false;
@@ -66,8 +66,8 @@ fn in_memory(facts: &Facts<'_>, mut v: ValueId) -> Option<usize> {
     None
 }
 
-/// Additions per element, over all kernels that compute a value, from which it is stored instead: about the cost of
-/// writing it once and reading it in each of them.
+/// Minimum additions per element, over all kernels that compute a value, at which the value is stored instead: about
+/// the cost of writing it once and reading it in each of them.
 const MUCH: u64 = 32;
 
 /// Stores values that more than one kernel would compute, at the point where their users diverge: everything before
@@ -75,7 +75,7 @@ const MUCH: u64 = 32;
 fn store_shared(facts: &Facts<'_>, component: &Component, stored: &mut BitSet) {
     let ix = &facts.ix;
     let n = ix.seg.ops.len();
-    // For each operation the kernels, by their store, that compute it, and whether its users differ in these.
+    // For each operation, the kernels (by their store) that compute it, and whether its users are in different kernels.
     let mut homes: FxHashMap<usize, (BitSet, bool)> = FxHashMap::default();
     for &user in component.ops.iter().rev().filter(|&&i| facts.needed.has(i)) {
         let of_user = match homes.get(&user) {
@@ -98,7 +98,7 @@ fn store_shared(facts: &Facts<'_>, component: &Component, stored: &mut BitSet) {
             }
         }
     }
-    // Additions per element, ascending from stored values, which cost nothing.
+    // Additions per element of each operation, accumulated from stored values, which cost nothing.
     let mut additions = vec![0u64; n];
     for &i in &component.ops {
         if stored.has(i) {
@@ -127,7 +127,8 @@ fn own_additions(op: Op) -> u64 {
     }
 }
 
-/// Plan that stores at least these, each in a kernel of its own, plus whatever these kernels need to be legal.
+/// Plan that stores at least `stored`, each value in a kernel of its own, and everything that these kernels need to be
+/// legal.
 pub(in crate::partition) fn until_legal(
     kernels: &mut Kernels<'_, '_>,
     component: &Component,
@@ -156,8 +157,8 @@ fn store_all_inside(facts: &Facts<'_>, store: usize, stored: &mut BitSet) -> boo
     !inside.is_empty()
 }
 
-/// A kernel for each stored value (one for all results of one call), or the first illegal one in canonical order and
-/// its rule. Stores added for its sake may change other kernels.
+/// A kernel for each stored value (one for all results of one call), or the first illegal one in canonical order with
+/// its rule. Stores added for that one may change other kernels.
 fn one_by_one(
     kernels: &mut Kernels<'_, '_>,
     component: &Component,
@@ -212,14 +213,14 @@ fn cut_long_chains(facts: &Facts<'_>, component: &Component, stored: &mut BitSet
     }
 }
 
-/// Stores every n-th result of a chain of `Put`s.
+/// Stores every n-th result of a long chain of `Put`s, so that no kernel has more than `max_puts`.
 fn cut_chains_of_parts(facts: &Facts<'_>, component: &Component, stored: &mut BitSet) {
     let ops = facts.ix.seg.ops;
     let most = TUNABLES.max_puts.get();
     if TUNABLES.max_puts.admits(component.ops.iter().filter(|&&i| ops[i].op == Op::Put).count()) {
         return;
     }
-    // Number of `Put`s between an operation and stored values.
+    // Number of `Put`s between each operation and stored values.
     let mut parts = vec![0usize; ops.len()];
     for &i in &component.ops {
         let before = facts.read_by(i).filter(|&a| !stored.has(a)).map(|a| parts[a]).sum::<usize>();

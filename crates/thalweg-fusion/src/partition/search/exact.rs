@@ -70,7 +70,7 @@ fn least(kernels: &Kernels<'_, '_>, required: &[usize], choices: &[usize], chose
     kernels.costs.least(launches as u64, extra, written + extra, facts.footprint)
 }
 
-/// Best partition of a set of stores, if it is faster than `bound`.
+/// Best partition of a set of stores into kernels, if it is faster than `bound`.
 fn best_partition(kernels: &mut Kernels<'_, '_>, stores: &[usize], stored: BitSet, bound: u64) -> Option<State> {
     let facts = kernels.facts;
     let n = stores.len();
@@ -114,7 +114,7 @@ fn best_partition(kernels: &mut Kernels<'_, '_>, stores: &[usize], stored: BitSe
     search.found
 }
 
-/// Depth-first search over partitions.
+/// Branch and bound over partitions, depth first.
 struct DepthFirst<'a> {
     made: &'a [Option<Rc<Kernel>>],
     best: &'a [(u64, usize)],
@@ -144,7 +144,7 @@ impl DepthFirst<'_> {
     }
 }
 
-/// Subsets of a set that contain its lowest member.
+/// Subsets of a bit set that contain its lowest member.
 fn subsets_with_lowest(set: usize) -> impl Iterator<Item = usize> {
     let lowest = set & set.wrapping_neg();
     let rest = set & !lowest;

@@ -26,7 +26,7 @@ pub(super) fn store_factors(kernels: &mut Kernels<'_, '_>, state: &mut State) {
         let ops = candidate_ops(&k.candidate);
         let products = ops.iter().copied().filter(|&i| contracts(facts.ix.seg.ops[i].op, facts.ix.seg.mode));
         let all = products.flat_map(|i| facts.ix.tensors(i)).filter_map(|(_, v)| computed(facts, state, v));
-        // The weights of a second product depend on the first one.
+        // Operands that depend on another product, as the weights of attention do, are not stored here.
         factors.extend(all.filter(|&i| facts.may_store(i) && !is_of_product(facts, state, i)));
     }
     factors.sort_unstable();
@@ -38,7 +38,7 @@ pub(super) fn store_factors(kernels: &mut Kernels<'_, '_>, state: &mut State) {
     considered(facts, Move::Store, &factors, state.time, next.as_ref().map(|n| n.time).map_err(|rule| *rule));
     match next {
         Ok(next) => *state = next,
-        // One illegal store does not prevent the others.
+        // Stores them one by one, so that one illegal store does not prevent the others.
         Err(_) => factors.iter().for_each(|&i| {
             if let Ok(next) = stored_in(kernels, state, i, None) {
                 *state = next;

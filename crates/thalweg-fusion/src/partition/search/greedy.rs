@@ -90,7 +90,7 @@ impl Converged {
     }
 }
 
-/// Takes a state if it is faster. `about`: operations of the move.
+/// Replaces the state by the result of a move, if that is faster. `about`: operations of the move, for the log.
 fn take(
     kernels: &Kernels<'_, '_>,
     state: &mut State,
@@ -107,14 +107,14 @@ fn take(
     }
 }
 
-/// Time of a state, for the log.
+/// Time of a move's result, or the rule that it breaks, for the log.
 fn time_of(next: &Result<State, Rule>) -> Result<u64, Rule> {
     next.as_ref().map(|n| n.time).map_err(|rule| *rule)
 }
 
-/// Moves reductions of one row class, and their producers, into the kernel that uses them.
+/// Move: merge reductions of one row class, and their producers, into the kernel that uses them.
 fn absorb_rows(kernels: &mut Kernels<'_, '_>, state: &mut State, old: &Converged, limit: u64) {
-    // Kernels are named by one of their stores, which remains while they are merged.
+    // A kernel is named by one of its stores, which stays the same while kernels are merged.
     let names: Vec<usize> = state.kernels.iter().map(|k| k.name(kernels.facts)).collect();
     for name in names.into_iter().rev() {
         let mut tried: Vec<usize> = vec![];
@@ -142,7 +142,7 @@ fn absorb_rows(kernels: &mut Kernels<'_, '_>, state: &mut State, old: &Converged
 fn absorbed(kernels: &mut Kernels<'_, '_>, state: &State, home: usize, class: usize) -> Result<State, Rule> {
     let facts = kernels.facts;
     if facts.ix.seg.mode.contracts < Contracts::Rows && state.kernels[home].candidate.plan.product().is_some() {
-        // Alone they cannot join such a kernel: see `weights`.
+        // Such reductions cannot join the kernel alone, only by flash attention: see `weights`.
         return Err(Rule::OtherRows);
     }
     let mut inside: Vec<usize> = vec![home];
@@ -158,7 +158,7 @@ fn absorbed(kernels: &mut Kernels<'_, '_>, state: &State, home: usize, class: us
     united(kernels, state, &inside)
 }
 
-/// State with some kernels merged. Values that only these needed are no longer stored.
+/// State with the kernels `inside` merged into one. Values that only these needed are no longer stored.
 pub(crate) fn united(kernels: &mut Kernels<'_, '_>, state: &State, inside: &[usize]) -> Result<State, Rule> {
     let facts = kernels.facts;
     let (mut stored, mut changed) = (state.stored.clone(), vec![]);
@@ -181,7 +181,7 @@ pub(crate) fn united(kernels: &mut Kernels<'_, '_>, state: &State, inside: &[usi
     state.with(kernels, (stored, &changed), inside, &[stores])
 }
 
-/// Merges kernels that read the same values or pass values to each other.
+/// Move: merge kernels that read the same values or pass values to each other.
 fn merge(kernels: &mut Kernels<'_, '_>, state: &mut State, converged: &Converged, limit: u64) {
     let rank = &kernels.facts.rank;
     let mut pairs: Vec<(u64, usize, usize)> = vec![];
@@ -256,7 +256,7 @@ fn shared_bytes(kernels: &Kernels<'_, '_>, state: &State, a: usize, b: usize) ->
     inputs + handed + computed
 }
 
-/// Recomputes a stored value where it is needed.
+/// Move: recompute a stored value wherever it is needed, instead of storing it.
 fn store_less(kernels: &mut Kernels<'_, '_>, state: &mut State, converged: &Converged, limit: u64) {
     let facts = kernels.facts;
     let mut chosen: Vec<usize> = state.stored.iter().filter(|&i| !facts.required.has(i)).collect();
@@ -283,7 +283,7 @@ fn not_stored(kernels: &mut Kernels<'_, '_>, state: &State, v: usize) -> Result<
     state.with(kernels, (stored, &[v]), &[home], &[rest])
 }
 
-/// Stores a value that is computed several times: by a kernel of its own, or by one that computes it.
+/// Move: store a value that is computed several times, by a kernel of its own or by one that computes it.
 fn store_more(kernels: &mut Kernels<'_, '_>, state: &mut State, converged: &Converged, limit: u64) {
     for v in recomputed_values(kernels, state) {
         if kernels.visits >= limit {
@@ -308,7 +308,8 @@ fn store_more(kernels: &mut Kernels<'_, '_>, state: &mut State, converged: &Conv
     }
 }
 
-/// Whether storing a value could pay: upper bound of its recomputation against lower bound of writing and reading it.
+/// Whether storing a value could pay. Compares an upper bound of its recomputation with a lower bound of writing and
+/// reading it.
 fn may_pay(kernels: &Kernels<'_, '_>, state: &State, v: usize) -> bool {
     let facts = kernels.facts;
     let ix = &facts.ix;
@@ -346,7 +347,7 @@ fn may_pay(kernels: &Kernels<'_, '_>, state: &State, v: usize) -> bool {
     saved + factors as u64 > kernels.costs.least(0, own, own, facts.footprint)
 }
 
-/// State with a value stored, by an existing kernel or one of its own.
+/// State in which a value is stored by the existing kernel `at`, or by one of its own.
 pub(super) fn stored_in(
     kernels: &mut Kernels<'_, '_>,
     state: &State,
@@ -378,7 +379,8 @@ fn places_for(kernels: &Kernels<'_, '_>, state: &State, v: usize) -> Vec<Option<
     std::iter::once(None).chain(computes.iter().copied().chain(others).map(Some)).collect()
 }
 
-/// Values computed in several kernels or under several maps, whose users are not; and reductions inside kernels.
+/// Values computed in several kernels or under several maps whose users are computed once; and reductions inside
+/// kernels.
 fn recomputed_values(kernels: &Kernels<'_, '_>, state: &State) -> Vec<usize> {
     let facts = kernels.facts;
     let ix = &facts.ix;
@@ -404,7 +406,7 @@ fn recomputed_values(kernels: &Kernels<'_, '_>, state: &State) -> Vec<usize> {
     all
 }
 
-/// Moves a store to another kernel or to one of its own.
+/// Move: relocate a store to another kernel, or to one of its own.
 fn move_stores(kernels: &mut Kernels<'_, '_>, state: &mut State, converged: &Converged, limit: u64) {
     let facts = kernels.facts;
     let several = state.kernels.iter().filter(|k| k.stores.len() > 1);

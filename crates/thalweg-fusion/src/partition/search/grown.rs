@@ -19,7 +19,7 @@ use std::rc::Rc;
 use thalweg_ir::Op;
 use thalweg_kernel::Contracts;
 
-/// Searches from a starting point, and returns whether the result is the optimum; `None` if that fails.
+/// Searches from a starting point. Also returns whether the result is the optimum; `None` if the start is not usable.
 pub(crate) fn search_from(
     kernels: &mut Kernels<'_, '_>,
     component: &Component,
@@ -51,7 +51,7 @@ fn adapted(kernels: &mut Kernels<'_, '_>, component: &Component, begun: &Begun) 
     let facts = kernels.facts;
     let mode = facts.ix.seg.mode;
     let op = |i: usize| facts.ix.seg.ops[i].op;
-    // A fresh search starts with moves about products.
+    // A search from scratch starts with moves about products, which an incremental one does not make.
     if mode.contracts == Contracts::Tiles && begun.new.iter().any(|&i| contracts(op(i), mode)) {
         return None;
     }
@@ -84,7 +84,7 @@ fn adapted(kernels: &mut Kernels<'_, '_>, component: &Component, begun: &Begun) 
     }
 }
 
-/// Required values that no old kernel stores; for new operations also the stores that every search starts with.
+/// Required values that no old kernel stores. For new operations, also the stores that every search starts with.
 fn added(facts: &Facts<'_>, component: &Component, begun: &Begun, known: &FxHashSet<usize>) -> Vec<usize> {
     let mut wanted = BitSet::new(facts.ix.seg.ops.len());
     component.ops.iter().filter(|&&i| facts.required.has(i)).for_each(|&i| wanted.insert(i));

@@ -22,20 +22,22 @@ use std::rc::Rc;
 /// Search effort.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Effort {
-    /// First legal plan: every reduction in a kernel of its own, everything else computed where it is needed.
+    /// No search. First legal plan: every reduction in a kernel of its own, everything else computed where it is
+    /// needed.
     None,
-    /// About a quarter of the predicted run time of the first legal plan, at most the default: for segments that
-    /// somebody waits for.
+    /// Short search, of about a quarter of the predicted run time of the first legal plan, at most the default. For
+    /// segments that somebody waits for.
     Quick,
-    /// Maximum number of operations written into candidates: one to two microseconds each.
+    /// Search limited to a number of visits, that is, of operations written into candidates: one to two microseconds
+    /// each.
     Visits(u64),
-    /// Until no move helps; the optimum if up to ten values may be stored.
+    /// Search until no move helps; finds the optimum if up to ten values may be stored.
     Full,
 }
 
 impl Default for Effort {
-    /// Enough for most segments, some ten milliseconds. Segments that run long are searched for as long as ten runs
-    /// take.
+    /// 10,000 visits, some ten milliseconds: enough for most segments. Segments that run long are searched for as long
+    /// as ten runs take.
     fn default() -> Effort {
         Effort::Visits(10_000)
     }
@@ -63,9 +65,9 @@ pub(crate) struct State {
     pub time: u64,
 }
 
-/// Operations of one search.
+/// Operations of one component of a segment, which are searched together.
 pub(crate) struct Component {
-    /// Operations, ascending.
+    /// Indices of the operations, ascending.
     pub ops: Vec<usize>,
 }
 
@@ -77,7 +79,7 @@ pub(crate) struct SearchResult {
     pub complete: bool,
 }
 
-/// Stores of each kernel of a plan, group members separately, and the set of all stores.
+/// Stores of each kernel of a plan, with group members as separate kernels; and the set of all stores.
 pub(crate) fn stores_of(plan: &Plan, operations: usize) -> (Vec<Vec<usize>>, BitSet) {
     let sorted = |part: &KernelPlan| {
         let mut all: Vec<usize> = part.writes().collect();
@@ -96,13 +98,13 @@ impl State {
         (self.kernels.iter().map(|k| k.stores.clone()).collect(), self.stored.clone())
     }
 
-    /// State of kernels with these stores; `None` if one is illegal.
+    /// State of kernels with the stores `stores`; `None` if one of them is illegal.
     pub fn of(kernels: &mut Kernels<'_, '_>, stores: &[Vec<usize>], stored: &BitSet) -> Option<State> {
         let made: Result<Vec<_>, Rule> = stores.iter().map(|s| kernels.get(s, stored)).collect();
         Some(State::new(kernels.facts, stored.clone(), made.ok()?))
     }
 
-    /// State of these kernels, in canonical order, so that choices between them do not depend on the order of
+    /// State of these kernels, sorted in canonical order, so that choices between them do not depend on the order of
     /// recording.
     fn new(facts: &Facts<'_>, stored: BitSet, mut kernels: Vec<Rc<Kernel>>) -> State {
         kernels.sort_by_key(|k| facts.rank[k.name(facts)]);
@@ -136,8 +138,8 @@ impl State {
         self.kernels.iter().enumerate().map(reads).collect()
     }
 
-    /// State with another set of stored operations and some kernels replaced. Kernels that load or compute an operation
-    /// in `changed`, whose storing changed, are rebuilt.
+    /// State with another set of stored operations and some kernels replaced. `changed` are the operations that became
+    /// stored or are no longer stored. Kernels that load or compute one of them are rebuilt.
     pub fn with(
         &self,
         kernels: &mut Kernels<'_, '_>,
@@ -165,7 +167,7 @@ impl State {
         for (k, kernel) in self.kernels.iter().enumerate() {
             kernel.stores.iter().for_each(|&s| home[s] = k as u32);
         }
-        // Repeatedly removes kernels that wait for nothing.
+        // Repeatedly removes kernels that read from no remaining kernel.
         let mut read = vec![false; home.len()];
         let mut gone = vec![false; self.kernels.len()];
         let mut left = self.kernels.len();
@@ -192,15 +194,15 @@ impl State {
     }
 }
 
-/// Operation that is illegal as a kernel even by itself, with all of its arguments stored. That is a defect of the
-/// planner: every operation must be legal alone.
+/// Error: operation that is illegal as a kernel even by itself, with all of its arguments stored. That is a defect of
+/// the planner, since every operation must be legal alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoPlan {
-    /// Number of the operation in the segment.
+    /// Index of the operation in the segment.
     pub op: usize,
-    /// Its name.
+    /// Name of the operation.
     pub name: &'static str,
-    /// The rule that its kernel breaks.
+    /// Rule that its kernel breaks.
     pub rule: Rule,
 }
 
@@ -215,15 +217,15 @@ impl std::error::Error for NoPlan {}
 /// Approximate picoseconds of a visit.
 const VISIT_PS: u64 = 1_500_000;
 
-/// Divisor of the first plan's time that gives a quick search's budget. With cold caches a visit takes half as long
-/// again, and the start as much again.
+/// Divisor of the first plan's time that gives the budget of a quick search. With cold caches a visit takes half as
+/// long again as [`VISIT_PS`], and the start of the search as much again.
 const QUICKLY: u64 = 6;
 
-/// Number of runs of the first plan that a default search of a slow segment may take, and its maximum number of visits.
+/// Maximum duration of a default search of a slow segment, in runs of the first plan; and its maximum number of visits.
 const RUNS: u64 = 10;
 const MAX_VISITS: u64 = 1_000_000;
 
-/// Visit budget of a search that starts from this state.
+/// Visit budget of a search that starts from `begun`.
 fn budget(effort: Effort, begun: &State) -> u64 {
     match effort {
         Effort::Quick => effort.visits().min(begun.time / (QUICKLY * VISIT_PS)),
@@ -275,7 +277,7 @@ fn is_small(facts: &Facts<'_>, component: &Component) -> bool {
     TUNABLES.max_exact_values.admits(values)
 }
 
-/// Completes a search in which no move gains: the exact search, if few values may be stored.
+/// Completes a search in which no move gains: runs the exact search, if few values may be stored.
 fn to_the_end(kernels: &mut Kernels<'_, '_>, component: &Component, state: State, limit: u64) -> SearchResult {
     if kernels.visits >= limit {
         return SearchResult { state, complete: false };

@@ -17,13 +17,13 @@ use crate::write::rules::Rule;
 use thalweg_ir::{ElementOp, Op};
 use thalweg_kernel::Contracts;
 
-/// Takes all such moves that gain.
+/// Makes all flash attention moves that gain.
 pub(super) fn stream(kernels: &mut Kernels<'_, '_>, state: &mut State) {
     let facts = kernels.facts;
     if facts.ix.seg.mode.contracts != Contracts::Tiles {
         return;
     }
-    // Kernels are named by one of their stores, which remains while others are merged, unless they are inside.
+    // A kernel is named by one of its stores, which stays the same while others are merged, unless it is inside of one.
     let products = state.kernels.iter().filter(|k| has_exponentials(facts, candidate_ops(&k.candidate)));
     let names: Vec<usize> = products.filter(|k| k.candidate.plan.product().is_some()).map(|k| k.name(facts)).collect();
     for name in names {
@@ -45,7 +45,7 @@ fn has_exponentials(facts: &Facts<'_>, ops: &[usize]) -> bool {
     ops.iter().any(|&i| facts.ix.seg.ops[i].op == Op::Element(ElementOp::Exp))
 }
 
-/// State in which a product is merged with the weights that are its left operand.
+/// State in which a product, the weights that are its left operand, and the product of the scores are one kernel.
 fn flash_attention(kernels: &mut Kernels<'_, '_>, state: &State, home: usize) -> Result<State, Rule> {
     let facts = kernels.facts;
     let inside = inside(facts, state, home);
@@ -54,7 +54,7 @@ fn flash_attention(kernels: &mut Kernels<'_, '_>, state: &State, home: usize) ->
         return Err(Rule::SecondProduct);
     };
     let inner = if a == outer { b } else { a };
-    // Queries, keys and values.
+    // Operands of both products: queries, keys and values.
     let operands = facts.ix.tensors(inner).chain(facts.ix.tensors(outer).skip(1));
     let computed: Vec<usize> = operands.filter_map(|(_, v)| computed(facts, state, v)).collect();
     let mut stored = state.clone();
@@ -69,12 +69,13 @@ fn flash_attention(kernels: &mut Kernels<'_, '_>, state: &State, home: usize) ->
     united(kernels, &stored, &inside)
 }
 
-/// Kernel of a product, those of the folds that it reads, and those of the products that these fold.
+/// Indices of the kernels to merge: that of a product, those of the folds that it reads, and those of the products that
+/// these fold.
 fn inside(facts: &Facts<'_>, state: &State, home: usize) -> Vec<usize> {
     let loads = |k: usize| state.kernels[k].candidate.loads.iter().copied();
     let mut inside = vec![home];
     let class = loads(home).find_map(|l| facts.rows_of_value(l));
-    // The sum may read the maximum, in a kernel of its own.
+    // Two rounds: the sum of exponentials may be in another kernel than the maximum, which it reads.
     for _ in 0..2 {
         let folds =
             inside.iter().flat_map(|&k| loads(k)).filter(|&l| class.is_some() && facts.rows_of_value(l) == class);

@@ -17,13 +17,13 @@ impl Writer<'_> {
         self.builder.node(Node::Load { access })
     }
 
-    /// Whether a value of that shape has no element at any point of the domain: an empty tensor on one side of a `cat`.
-    /// An engine must not receive an access to it, since every position is outside its buffer, masked or not.
+    /// Whether a value of that shape has no element at any point of the domain, as an empty tensor that is one side of
+    /// a `cat`. An engine must not receive an access to it, since every position is outside its buffer, masked or not.
     pub(super) fn is_nowhere(&self, shape: Shape) -> bool {
         shape.numel() == 0 && self.domain.numel() > 0
     }
 
-    /// Placeholder for a masked access, which is never selected.
+    /// Placeholder value for a masked access, which is never selected.
     pub(super) fn zero(&mut self, dtype: DType) -> NodeId {
         let zero = if dtype.is_float() { Scalar::Float(0.0) } else { Scalar::integer(0, dtype) };
         self.builder.constant(zero, dtype)
@@ -73,7 +73,8 @@ impl Writer<'_> {
         self.builder.scalar(slot, dtype)
     }
 
-    /// Number that follows from the sizes, as a scalar of the launch, so that the body is the same for all sizes.
+    /// Node of a number that follows from the sizes. It is a scalar of the launch, so that the body is the same for all
+    /// sizes.
     pub(super) fn size(&mut self, value: i64) -> NodeId {
         self.scalar_argument(ScalarArg::Size(value), DType::I64)
     }

@@ -9,7 +9,7 @@ use thalweg_ir::View;
 use thalweg_kernel::{Body, Geometry, IndexMap, Kernel, MapGeometry, in_place_operand, reads_in_place};
 
 impl Writer<'_> {
-    /// Kernel with its domain laid out as one.
+    /// Kernel whose domain is laid out as one map or row domain, or as boxes.
     pub(super) fn laid_out(mut self) -> MapKernel {
         let body = std::mem::take(&mut self.builder).finish();
         let loaded = body.loaded();
@@ -39,8 +39,9 @@ impl Writer<'_> {
         self.reads.iter().map(of).collect()
     }
 
-    /// Results that may reuse the memory of operands, for a laid-out kernel. With boxes, an operand may be read in
-    /// parts. If some of its elements stay where they are, the result reuses that operand or none.
+    /// Pairs of results and operands whose memory they may reuse, for a laid-out kernel. With boxes, parts of an
+    /// operand may be read in different boxes. If some of its elements stay unchanged, the result reuses that operand
+    /// or none.
     fn in_place_of(&self, kernel: &Kernel, geometry: &Geometry) -> Vec<(usize, usize)> {
         let (Kernel::Boxes(bodies), Geometry::Boxes(boxes)) = (kernel, geometry) else { return self.in_place() };
         let boxes: Vec<(&Body, &MapGeometry)> = bodies.iter().zip(boxes).collect();
@@ -62,8 +63,9 @@ impl Writer<'_> {
         in_place
     }
 
-    /// Results that may reuse the memory of operands. None if rows have one element: then a value read once per row is
-    /// a whole operand as well, and threads that share a row read it separately, some after others have stored.
+    /// Pairs of results and operands whose memory they may reuse. None if rows have one element. Then a value read once
+    /// per row is a whole operand as well, and threads that share a row read it separately, some after others have
+    /// stored.
     fn in_place(&self) -> Vec<(usize, usize)> {
         let points = self.domain.numel();
         let mut in_place = vec![];

@@ -10,8 +10,8 @@ use thalweg_ir::element::Expr;
 use thalweg_ir::{Arg, COMPONENT, DType, ElementOp, Monoid, Op, REVERSE, ReduceOp, Scalar, Shape, View};
 use thalweg_kernel::{Along, BodyBuilder, IndexMap, Node, NodeId, order, random::random_node};
 
-/// Unrolled fold, which combines elements in the order of a row's fold (`thalweg_kernel::order`): each element is alone
-/// in its lane, and lane `l` is combined with lane `l + 8`, then `l + 4` …
+/// Unrolled fold in the order of a row's fold (`thalweg_kernel::order`). Each element is alone in its lane, and lane
+/// `l` is combined with lane `l + 8`, then `l + 4` …
 fn unrolled(b: &mut BodyBuilder, op: Monoid, dtype: DType, mut lanes: Vec<NodeId>) -> NodeId {
     debug_assert!(lanes.len() <= order::LANES);
     let row = op.row();
@@ -89,7 +89,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Nodes of operation `i`'s arguments, given those of its tensors; `dtype` is that of scalar arguments.
+    /// Nodes of operation `i`'s arguments, in order: `tensors` where they are tensors, scalars of dtype `dtype(n)`
+    /// elsewhere.
     fn with_scalars(&mut self, i: usize, tensors: &[NodeId], dtype: impl Fn(usize) -> DType) -> Vec<NodeId> {
         let mut tensors = tensors.iter();
         let args = self.ix.seg.ops[i].args().enumerate();
@@ -100,7 +101,7 @@ impl Writer<'_> {
         .collect()
     }
 
-    /// Reduction as folds over the row, or over its unrolled elements.
+    /// Node of a reduction: folds over the row, or arithmetic on its unrolled elements.
     fn reduction(&mut self, i: usize, op: ReduceOp, x: &[NodeId]) -> NodeId {
         let dtype = self.ix.seg.ops[i].dtype;
         let b = &mut self.builder;
@@ -128,7 +129,8 @@ impl Writer<'_> {
         if !matches!(op, ReduceOp::ArgMax | ReduceOp::ArgMin) {
             return b.cast(folded, dtype);
         }
-        // Index of the first element equal to the extremum; a NaN matches if it is the result. Found in a second pass.
+        // Index of the first element equal to the maximum or minimum, found in a second pass. If that is NaN, the first
+        // NaN matches.
         b.repeatable();
         let mut hit = b.element(ElementOp::Eq, &[wide, folded]);
         if carried.is_float() {
@@ -156,7 +158,7 @@ impl Writer<'_> {
         self.builder.node(Node::Index { access, dtype: DType::U32 })
     }
 
-    /// Element of `source`, which is in memory, at the given index along the axis.
+    /// Node of the element of `source`, which is in memory, at the given index along the axis.
     pub(super) fn gather(&mut self, i: usize, path: &Path, source: ValueId, index: NodeId) -> Result<NodeId, Rule> {
         let ix = self.ix;
         if self.is_nowhere(ix.seg.shapes[i]) {
