@@ -1,6 +1,6 @@
 //! Partition of a segment into kernels: the planner. ../../../../docs/planner.md has the idea.
 //!
-//! `facts`: facts that hold for every plan of the segment.
+//! * `facts`: facts that hold for every plan of the segment.
 //! * `kernels`: candidate kernels, written by [`crate::write`] or rejected by one of its rules, and their predicted
 //!   times.
 //! * `reach`: the operations of a candidate kernel.
