@@ -18,7 +18,7 @@ use thalweg_kernel::{Body, Phases, phases};
 use thalweg_runtime::environment::{self, Value};
 use thalweg_runtime::{Error, ProgramInfo};
 
-/// Compiler of map bodies.
+/// Engine of the CPU: the emitter for one instruction set, or the portable tile engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Choice {
     /// The x86-64 emitter with AVX-512. Matrix products also use AVX512_BF16 and AVX512_VNNI where the machine has

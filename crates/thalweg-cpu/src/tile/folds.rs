@@ -30,7 +30,7 @@ type Finish = unsafe fn(acc: *const u8) -> u64;
 /// aligned, and the two do not overlap.
 type Merge = unsafe fn(to: *mut u8, stride: isize, from: *const u8, n: usize);
 
-/// Native loops of a monoid.
+/// Precompiled reduction loops of a monoid over one dtype.
 #[derive(Clone, Copy)]
 pub(crate) struct Loops {
     accumulate: Accumulate,

@@ -84,7 +84,7 @@ pub enum Memory {
     Packed,
 }
 
-/// Meaning of an instruction: on lanes of [`Inst::lane`] bytes, unless it says otherwise.
+/// Opcode of a vector instruction: on lanes of [`Inst::lane`] bytes, unless it says otherwise.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Op {
     /// One value in every lane (`aux`), in the constant pool.

@@ -128,7 +128,7 @@ pub struct Run {
     pub streaming: bool,
 }
 
-/// One operation.
+/// Machine-neutral instruction of linear code, after register allocation.
 #[derive(Clone, Debug)]
 pub enum Line {
     /// Function entry: saves registers, makes a frame of that many bytes, sets `Args`, `Count` and `Faults`, stores the

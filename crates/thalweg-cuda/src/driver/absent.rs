@@ -64,8 +64,8 @@ impl Default for Absent {
     }
 }
 
-/// Concatenates several sources to few, in the same order: the compiler then reads the prelude once for all, which is
-/// half of their compile time. At most `most` sources become one.
+/// Concatenates sources with equal compiler options into units of at most `most` sources, so that the compiler reads the
+/// prelude once a unit, which is half of the compile time. Keeps the order within a unit.
 pub fn joined(sources: &[&str], most: usize) -> Vec<String> {
     // Grouped by their options, which apply to a whole source.
     let mut groups: Vec<(&str, Vec<&str>)> = vec![];

@@ -51,7 +51,7 @@ impl Binary {
     }
 }
 
-/// A value.
+/// Expression of the loop IR.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Expr {
     /// A variable.

@@ -37,7 +37,7 @@ pub(super) struct Products {
     known: Mutex<FxHashMap<Product, Option<Function>>>,
 }
 
-/// Owner of an entry that is a product.
+/// Module of a cuBLASLt GEMM: owns the `Entry` that the function's handle points to.
 #[derive(Debug)]
 struct ProductEntry(Entry);
 

@@ -359,7 +359,8 @@ impl Scheduler {
         self.block = Block::new();
     }
 
-    /// Stack to continue on: that of a ready thread, else one for threads that have not begun.
+    /// Stack to switch to: of a ready thread, else an idle stack for threads that have not begun, else of the next polling
+    /// thread. `None` after a fault, or where no stack can be allocated.
     fn next(&mut self) -> Option<*mut u8> {
         if self.fault.is_some() {
             return None;

@@ -13,7 +13,8 @@ use std::sync::{Mutex, MutexGuard};
 /// Contents of memory that nobody wrote: as floats small negative numbers that occur in no test, as indices and
 /// addresses far out of bounds.
 pub(super) const RUBBISH: u8 = 0xa5;
-/// Maximum number of bytes that are filled with garbage: more takes longer than it finds.
+/// Maximum bytes of an allocation that are poisoned, to detect uninitialized reads; filling more is slow and finds few
+/// further errors.
 pub(super) const FILLED: usize = 64 << 20;
 const PAGE: usize = 4096;
 

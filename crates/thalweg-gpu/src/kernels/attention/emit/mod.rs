@@ -108,7 +108,7 @@ let t = thread, lane = t % 32, warp = t / 32;
         if self.class.math == Math::Tf32 { Type::Held(dtype) } else { Type::Stored(dtype) }
     }
 
-    /// Environment of all DSL texts here.
+    /// Names and constants bound in every DSL text of flash attention.
     fn text(&self) -> Text<'static> {
         let class = self.class;
         let keys = class.block.keys;

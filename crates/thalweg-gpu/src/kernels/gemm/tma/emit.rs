@@ -215,7 +215,7 @@ warpgroup_commit;
             .given("multiply", vec![Statement::Scope(self.multiply())])
     }
 
-    /// Environment of the producer thread's text.
+    /// Names and constants bound in the DSL text of the TMA producer thread.
     fn copy_text(&self, which: Vec<Statement>, batches: Vec<Statement>) -> Text<'static> {
         let class = self.class;
         Text::new()
