@@ -18,7 +18,7 @@ use crate::products::{Product, in_other_orders, products};
 use crate::program::{Argument, Program, Step, Tensor};
 use crate::tolerance::magnitude;
 use fastrand::Rng;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use thalweg_ir::{DType, ElementOp, MAX_ARGS, Op, ReduceOp, RelArg, RelOp, Scalar, ScanOp, ScatterOp};
 use thalweg_kernel::reference::{self, Array, Data, RefArg};
 
@@ -134,19 +134,20 @@ fn orders(program: &Program) -> Option<[Vec<Array>; 5]> {
     if !program.steps.iter().any(|s| product(s) || s.op == Op::Matmul) {
         return None;
     }
-    let mut any = false;
-    let mut one = |way: Option<usize>| {
+    // Whether a step depends on the order; the first run finds all of them.
+    let any = Cell::new(false);
+    let one = |way: Option<usize>| {
         let mut chains = Chains::default();
         evaluate(program, |step, args, result| {
             if chains.overflows(step, args) {
-                any = true;
+                any.set(true);
                 if let (Some(3), Data::Float(values)) = (way, &mut result.data) {
                     values.fill(f64::NAN);
                 }
             }
             if pairs(step) {
                 let Some(flushed) = without_subnormals(args) else { return };
-                any = true;
+                any.set(true);
                 if way == Some(2) {
                     let args: Vec<RefArg<'_>> = flushed.iter().map(RefArg::Array).collect();
                     *result = reference::evaluate(&rel(step, step.op), step.shape, &args, &step.ints);
@@ -155,7 +156,7 @@ fn orders(program: &Program) -> Option<[Vec<Array>; 5]> {
             }
             let (Some(RefArg::Array(a)), true) = (args.first(), product(step)) else { return };
             let [falling, rising] = in_other_orders(step.attr, a, result);
-            any |= products(step.attr, a, result.dtype).iter().any(Product::depends);
+            any.set(any.get() || products(step.attr, a, result.dtype).iter().any(Product::depends));
             match way {
                 Some(0) => *result = falling,
                 Some(1) => *result = rising,
@@ -163,8 +164,8 @@ fn orders(program: &Program) -> Option<[Vec<Array>; 5]> {
             }
         })
     };
-    let all = [one(None), one(Some(0)), one(Some(1)), one(Some(2)), one(Some(3))];
-    any.then_some(all)
+    let usual = one(None);
+    any.get().then(|| [usual, one(Some(0)), one(Some(1)), one(Some(2)), one(Some(3))])
 }
 
 /// Bounds of chains of GEMMs, whose order the planner chooses.

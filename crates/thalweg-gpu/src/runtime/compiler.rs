@@ -35,11 +35,6 @@ pub struct Unit {
 }
 
 impl Unit {
-    /// The unit's source.
-    pub fn source(&self) -> &Source {
-        &self.source
-    }
-
     /// Nanoseconds that compilation took; 0 where it was not compiled.
     pub fn compile_ns(&self) -> u64 {
         self.compile_ns.load(Relaxed)
