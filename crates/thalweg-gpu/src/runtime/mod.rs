@@ -30,7 +30,7 @@ pub use ending::register as wait_at_exit;
 pub use launch::{Bound, Written};
 pub use libraries::{BatchBuffer, Libraries, Lines, Matrices, Routine, RoutineBuffers};
 pub use memory::DeviceMemory;
-pub use order::{MEMORY, TO_DEVICE};
+pub use order::{MEMORY, Order, TO_DEVICE};
 pub use printer::{Printer, Source};
 pub use queue::Queue;
 pub use queues::Queues;
