@@ -6,18 +6,19 @@ use crate::threads::Threads;
 use std::time::{Duration, Instant};
 use thalweg_runtime::{Error, Pool};
 
-/// Measured rates of copying buffers far larger than the caches, in bytes a second; bytes read and written both count.
+/// Measured memory bandwidth in bytes a second: the rate of copying buffers far larger than the caches, where bytes
+/// read and bytes written both count.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bandwidth {
     /// Rate with one thread.
     pub one: f64,
     /// Rate with all threads that a launch may use.
     pub all: f64,
-    /// Number of those threads.
+    /// Number of threads of the rate `all`.
     pub threads: usize,
 }
 
-/// Bytes of each of the two buffers: more than the last-level caches that a core can fill.
+/// Bytes of each of the two buffers: more than the last-level cache that a core can fill.
 const BYTES: usize = 128 << 20;
 /// Time budget of the measurement, including the first touch of the buffers.
 const BUDGET: Duration = Duration::from_millis(400);
@@ -72,8 +73,8 @@ unsafe fn streaming_256(from: *const u8, to: *mut u8, bytes: usize) {
     _mm_sfence();
 }
 
-/// Measures for some 0.4 s, or one round of all copy loops: the best rate of any of them, with one thread and with
-/// `threads`.
+/// Measures the memory bandwidth with one thread and with `threads`: the best rate of any copy loop, in rounds over
+/// some 0.4 s (at least one round).
 ///
 /// # Errors
 /// If there is no memory for the buffers.

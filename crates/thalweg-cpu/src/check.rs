@@ -9,7 +9,7 @@ use thalweg_ir::MAX_RANK;
 use thalweg_kernel::{AccessClass, AccessGeometry, Body, Node};
 use thalweg_runtime::Buffer;
 
-/// Panics if a launch has fewer accesses, operands or scalars than the body.
+/// Panics if a launch has another number of accesses, or fewer operands or scalars, than the body.
 pub fn counts(body: &Body, accesses: &[AccessGeometry], operands: &[&Buffer], scalars: &[u64]) {
     assert_eq!(accesses.len(), body.accesses.len(), "geometry and body differ in accesses");
     assert!(operands.len() >= body.operands as usize, "{} operands, {} given", body.operands, operands.len());
@@ -19,12 +19,13 @@ pub fn counts(body: &Body, accesses: &[AccessGeometry], operands: &[&Buffer], sc
 /// Points at which an access is evaluated.
 #[derive(Clone, Copy)]
 pub struct Points<'a> {
-    /// Dimensions that the access varies over, starting with the outermost one of the domain. Of size 0 if the access
-    /// is never evaluated.
+    /// Sizes of the dimensions that the access varies over, starting with the outermost one of the domain. One of them
+    /// is 0 if the access is never evaluated.
     pub extents: &'a [usize],
-    /// Dimension that the access class refers to, if it is one of `extents`.
+    /// Index in `extents` of the dimension whose stride the access class specifies (the innermost one of the domain),
+    /// if the access varies over it.
     pub along: Option<usize>,
-    /// Number of points of the whole domain, which a map must have too.
+    /// Number of points of the whole domain, which an index map of an access must have too.
     pub domain: usize,
     /// Whether contiguous accesses may have a map: their elements are then packed before a call, or unpacked after it.
     pub packs: bool,
@@ -72,7 +73,7 @@ pub fn access(body: &Body, number: usize, at: &AccessGeometry, points: Points<'_
 }
 
 /// Whether access `number`, which no gather uses, has the stride of its class and stays inside its operand over `n`
-/// points in one dimension. A fast form of [`access`] for the many small launches that are no more than that.
+/// points in one dimension. Fast form of [`access`] for the many small launches over one dimension.
 #[inline]
 pub fn fits_line(body: &Body, number: usize, at: &AccessGeometry, n: usize, operands: &[&Buffer]) -> bool {
     let (access, step) = (&body.accesses[number], at.strides[0]);
@@ -87,7 +88,8 @@ pub fn fits_line(body: &Body, number: usize, at: &AccessGeometry, n: usize, oper
     inside(at.base) && last.is_some_and(inside)
 }
 
-/// Lowest and highest position of a strided access; negative or huge values come out as out of range for every operand.
+/// Lowest and highest element index of a strided access. A negative or huge index is returned as `usize::MAX`, which is
+/// outside every operand.
 pub fn strided_reach(extents: &[usize], at: &AccessGeometry) -> (usize, usize) {
     let (mut low, mut high) = (at.base as i128, at.base as i128);
     for (&extent, &stride) in extents.iter().zip(&at.strides) {
@@ -99,8 +101,8 @@ pub fn strided_reach(extents: &[usize], at: &AccessGeometry) -> (usize, usize) {
     (position(low), position(high))
 }
 
-/// Whether no two points share an element: each stride exceeds the span of all smaller ones. Of maps, only strided
-/// views are recognised.
+/// Whether no two points access the same element: each stride exceeds the span of all smaller strides. Conservative for
+/// an access through an index map: false unless the map is a strided view.
 pub fn injective(extents: &[usize], at: &AccessGeometry) -> bool {
     let (extents, strides) = match &at.map {
         None => (extents, &at.strides[..]),
@@ -128,18 +130,19 @@ fn steps_over(extents: &[usize], strides: &[isize]) -> bool {
     })
 }
 
-/// Whether a gather uses this access.
+/// Whether a gather reads through the access with this index.
 pub fn gathered(body: &Body, access: usize) -> bool {
     body.nodes.iter().any(|n| matches!(n, Node::Gather { access: a, .. } if *a as usize == access))
 }
 
-/// Whether the elements at the access's own positions are read or written.
+/// Whether a load or a store uses the access with this index, besides any gathers.
 fn loaded(body: &Body, access: usize) -> bool {
     let load = |n: &Node| matches!(n, Node::Load { access: a } if *a as usize == access);
     body.nodes.iter().any(load) || body.stores.iter().any(|s| s.access as usize == access)
 }
 
-/// Whether an operand that is written may also be read; `reach` gives the lowest and highest position of an access.
+/// Whether the bytes that a launch writes may overlap bytes that it reads. `reach` gives the lowest and highest element
+/// index of an access; `None` if the access touches nothing.
 pub fn aliased(body: &Body, operands: &[&Buffer], reach: impl Fn(usize) -> Option<(usize, usize)>) -> bool {
     let bytes = |i: usize| -> Option<Range<usize>> {
         let access = &body.accesses[i];

@@ -30,7 +30,7 @@ const PARALLEL_NS: f64 = 12_000.0;
 /// Capacity of the program cache; the cache is cleared when it is full. Plans own the programs that they run.
 const MAX_PROGRAMS: usize = 16_384;
 
-/// Nanoseconds that one thread takes to compile a kernel, approximately.
+/// Estimated nanoseconds that one thread takes to compile a kernel; decides how many threads compile a batch.
 const COMPILE_NS: f64 = 50_000.0;
 
 /// Options of a [`CpuDevice`].
@@ -74,7 +74,7 @@ pub struct CpuDevice {
     programs: RwLock<HashMap<Kernel, Compiled>>,
 }
 
-/// Compiled program: one that may be a sub-kernel of a group, or any other.
+/// Compiled program of a kernel: `Part` may be a sub-kernel of a group (maps and row kernels), `Whole` may not.
 #[derive(Clone)]
 enum Compiled {
     Part(PartProgram),
@@ -151,8 +151,9 @@ impl CpuDevice {
         })
     }
 
-    /// Compiles all kernels that have no program yet on all threads, if there are enough of them. Failures are ignored
-    /// here; the later request for the program reports them.
+    /// Compiles the kernels that have no program yet, on all threads, if there are at least
+    /// `TUNABLES.min_compiled_together` of them. Failures are ignored here; the later request for the program reports
+    /// them.
     fn compile_in_parallel<'a>(&self, kernels: impl Iterator<Item = &'a Kernel>) {
         let programs = self.programs.read().unwrap_or_else(|e| e.into_inner());
         let mut seen = HashSet::new();
@@ -231,8 +232,8 @@ impl Device for CpuDevice {
     }
 
     fn describe(&self) -> String {
-        // Only the first lines: reading the whole file takes milliseconds on many processors, and every process does
-        // it.
+        // Only the first 2 KiB: reading the whole file takes milliseconds on a machine with many processors, and every
+        // process pays for this call.
         let mut text = vec![];
         let read = std::fs::File::open("/proc/cpuinfo").and_then(|f| f.take(2048).read_to_end(&mut text));
         let text = String::from_utf8_lossy(&text);
@@ -274,7 +275,7 @@ impl Device for CpuDevice {
 
     fn write(&self, buffer: &Buffer, bytes: &[u8]) -> Result<(), Error> {
         assert!(bytes.len() <= buffer.bytes(), "{} bytes written to a buffer of {}", bytes.len(), buffer.bytes());
-        // SAFETY: the buffer is at least as long as the source, which is no buffer, since those are never lent mutably.
+        // SAFETY: the buffer is at least as long as the source. `copy` also permits overlap.
         unsafe { std::ptr::copy(bytes.as_ptr(), bytes_of(buffer), bytes.len()) };
         Ok(())
     }
@@ -310,8 +311,8 @@ impl Device for CpuDevice {
 
     fn zeroed_bytes<'a>(&self, buffer: &'a mut Buffer) -> Option<&'a mut [u8]> {
         let count = Arc::get_mut(buffer)?.bytes();
-        // SAFETY: the allocation is that long, lives as long as the borrow, and has no other owner; all its bytes are
-        // written before they are lent.
+        // SAFETY: the allocation has `count` bytes, lives as long as the borrow, and has no other owner; all its bytes
+        // are written before the slice exists.
         unsafe {
             bytes_of(buffer).write_bytes(0, count);
             Some(std::slice::from_raw_parts_mut(bytes_of(buffer), count))

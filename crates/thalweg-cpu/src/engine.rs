@@ -1,8 +1,9 @@
 //! Selection of the engine that runs a body.
 //!
 //! In: a body, and a [`Choice`] by `THALWEG_ISA` or by the machine's instruction sets. Out: an [`Engine`] that runs any
-//! rectangle of the body's domain. It runs emitted code where that exists. The tile engine runs bodies that the emitter
-//! refuses and rectangles that emitted code rejects. The tile program of a body is compiled when first needed.
+//! rectangle of the body's domain. The engine runs emitted machine code where that exists. The tile engine runs bodies
+//! that the emitter refuses, and rectangles that emitted code rejects (its fast path does not cover some lane). The
+//! tile program of a body is compiled when first needed.
 //!
 //! The tile engine accepts every rectangle. A run fails for one reason only, an index out of range, and fails its
 //! launch.
@@ -21,8 +22,8 @@ use thalweg_runtime::{Error, ProgramInfo};
 /// Engine of the CPU: the emitter for one instruction set, or the portable tile engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Choice {
-    /// The x86-64 emitter with AVX-512. Matrix products also use AVX512_BF16 and AVX512_VNNI where the machine has
-    /// them: instructions that add several products of narrow numbers at once.
+    /// The x86-64 emitter with AVX-512. Matrix products also use the dot-product instructions of AVX512_BF16 and
+    /// AVX512_VNNI where the machine has them: each lane adds 2 products of bf16 or 4 of bytes to its sum.
     Avx512Narrow,
     /// The x86-64 emitter with AVX-512.
     Avx512,
@@ -33,7 +34,7 @@ pub enum Choice {
 }
 
 impl Choice {
-    /// The engine that `THALWEG_ISA` names, else the best one that this machine has.
+    /// Returns the engine that `THALWEG_ISA` names, else the best one that this machine can run.
     ///
     /// # Errors
     /// If `THALWEG_ISA` names no engine, or one that this machine does not have.
@@ -61,7 +62,7 @@ impl Choice {
         }
     }
 
-    /// Whether this machine can run it.
+    /// Whether this machine can run the engine.
     pub fn available(self) -> bool {
         #[cfg(unix)]
         if let Some(isa) = self.isa() {
@@ -70,7 +71,7 @@ impl Choice {
         self == Choice::Tile
     }
 
-    /// Whether bf16 products take pairs of terms (AVX512_BF16).
+    /// Whether GEMMs of bf16 use `vdpbf16ps` (AVX512_BF16), which adds two products to each f32 sum.
     pub(crate) fn pairs(self) -> bool {
         #[cfg(unix)]
         return self == Choice::Avx512Narrow && self.isa().is_some_and(emitter::Isa::pairs);
@@ -78,7 +79,7 @@ impl Choice {
         false
     }
 
-    /// Whether products of bytes take groups of four terms (AVX512_VNNI).
+    /// Whether GEMMs of i8 and u8 use `vpdpbusd` (AVX512_VNNI), which adds four products to each i32 sum.
     pub(crate) fn quads(self) -> bool {
         #[cfg(unix)]
         return self == Choice::Avx512Narrow && self.isa().is_some_and(emitter::Isa::quads);
@@ -86,7 +87,7 @@ impl Choice {
         false
     }
 
-    /// Instruction set that the engine emits code for, if it does; the machine may lack it.
+    /// Instruction set that the engine emits code for; `None` for the tile engine. The machine may lack it.
     #[cfg(unix)]
     pub(crate) fn isa(self) -> Option<emitter::Isa> {
         match self {
@@ -96,7 +97,7 @@ impl Choice {
         }
     }
 
-    /// Emits code for a body; `None` if this is no emitter or it refuses the body.
+    /// Emits code for a map body; `None` if the engine is the tile engine, or the emitter refuses the body.
     fn emit(self, body: &Body) -> Option<(Box<dyn Rows>, ProgramInfo)> {
         #[cfg(unix)]
         if let Some(isa) = self.isa().filter(|i| i.available()) {
@@ -112,7 +113,7 @@ impl Choice {
         None
     }
 
-    /// Emits code with non-temporal stores.
+    /// Emits code for a map body that writes its outputs with non-temporal stores; `None` as for [`Choice::emit`].
     fn emit_streaming(self, body: &Body) -> Option<Box<dyn Rows>> {
         #[cfg(unix)]
         if let Some(isa) = self.isa().filter(|i| i.available()) {
@@ -122,8 +123,9 @@ impl Choice {
         None
     }
 
-    /// Emits code for a row body; `None` if this is no emitter or it refuses the body. The phases are those of
-    /// [`thalweg_kernel::phases`] of the prepared body. With `streaming`, stores are non-temporal.
+    /// Emits code for a row body; `None` as for [`Choice::emit`]. The phases are those of [`thalweg_kernel::phases`] of
+    /// the prepared body; with `keep`, they save expensive values in buffers. With `streaming`, stores are
+    /// non-temporal.
     fn emit_inner_reduction(
         self,
         body: &Body,
@@ -146,7 +148,7 @@ impl Choice {
         None
     }
 
-    /// Program information from the emitter's report.
+    /// Converts the emitter's report (code size, time, spills) to program information.
     #[cfg(unix)]
     fn program_info(self, report: &emitter::Report) -> ProgramInfo {
         ProgramInfo {
@@ -164,7 +166,7 @@ fn accumulates(body: &Body) -> bool {
     body.stores.iter().any(|s| s.combine.is_some())
 }
 
-/// Error of a run: an index is out of range.
+/// Error of a run: an index of a gather is outside its axis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OutOfRange;
 
@@ -178,7 +180,7 @@ fn in_range(done: bool) -> Result<(), OutOfRange> {
     if done { Ok(()) } else { Err(OutOfRange) }
 }
 
-/// Program information if no code was emitted.
+/// Program information of a body that the tile engine runs.
 fn tile_info() -> ProgramInfo {
     ProgramInfo { engine: Choice::Tile.name().into(), ..ProgramInfo::default() }
 }
@@ -189,7 +191,7 @@ pub const STREAM_ALIGN: usize = 64;
 /// A compiled map body.
 pub struct Engine {
     body: Body,
-    /// Number of operands of the launch. Operands that the driver adds follow them.
+    /// Number of operands of the launch. Operands with higher indices are scratch tables that the driver adds.
     operands: u16,
     fast: Option<Box<dyn Rows>>,
     /// Variant with non-temporal stores, compiled when first needed.
@@ -222,13 +224,14 @@ impl Engine {
         &self.info
     }
 
-    /// Whether a rectangle may run a second time after its outputs were written.
+    /// Whether a rectangle may run a second time (on the tile engine) after emitted code wrote its outputs. Its inputs
+    /// must then be unchanged, so outputs must not overlap them.
     pub fn rereads_inputs(&self) -> bool {
         self.info.rereads_inputs
     }
 
-    /// Like [`Engine::run`] with `in_place` false, with non-temporal stores, for outputs larger than the caches. Rows
-    /// of outputs begin at multiples of [`STREAM_ALIGN`].
+    /// Like [`Engine::run`] with `in_place` false, but writes outputs with non-temporal stores; for outputs larger than
+    /// the caches. Rows of outputs begin at multiples of [`STREAM_ALIGN`] bytes.
     ///
     /// # Safety
     /// As [`Rows::run`].
@@ -300,7 +303,7 @@ impl Engine {
     }
 }
 
-/// A compiled row body whose rows are contiguous in the innermost dimension.
+/// A compiled row body whose rows run along the innermost dimension.
 pub struct InnerReductionEngine {
     body: Body,
     keep: bool,
@@ -333,7 +336,7 @@ impl InnerReductionEngine {
         }
     }
 
-    /// Phases that it runs in.
+    /// Phases of the body: passes over a row that its reductions and scans separate.
     pub fn phases(&self) -> &Phases {
         &self.phases
     }
@@ -343,13 +346,14 @@ impl InnerReductionEngine {
         &self.info
     }
 
-    /// Whether phases may run a second time after their outputs were written.
+    /// Whether phases may run a second time (on the tile engine) after emitted code wrote outputs. Inputs must then be
+    /// unchanged, so outputs must not overlap them.
     pub fn rereads_inputs(&self) -> bool {
         self.info.rereads_inputs
     }
 
-    /// Like [`InnerReductionEngine::run`] with `in_place` false, with non-temporal stores, for outputs larger than the caches.
-    /// Rows of outputs begin at multiples of [`STREAM_ALIGN`].
+    /// Like [`InnerReductionEngine::run`] with `in_place` false, but writes outputs with non-temporal stores; for
+    /// outputs larger than the caches. Rows of outputs begin at multiples of [`STREAM_ALIGN`] bytes.
     ///
     /// # Safety
     /// As [`InnerReduction::run`].

@@ -2,10 +2,10 @@
 //!
 //! In: the programs of the sub-kernels (equal ones share one program), and how operands and scalars are split among
 //! them. Out: launches. All sub-kernels are checked before any runs. If there is little work, the calling thread runs
-//! one after the other. More work is cut into *units* of about equal time - several small sub-kernels, one, or some
-//! chunks of a large map - which threads take dynamically. A row sub-kernel is always one unit, which fixes its order
-//! of folds. Units depend on sizes alone, and the results of a chunk do not depend on its thread: so bits do not depend
-//! on the number of threads.
+//! the sub-kernels one after the other. More work is cut into *units* of about equal time, which threads take
+//! dynamically: several small sub-kernels, a single one, or some chunks of a large map. A row sub-kernel is never cut,
+//! which fixes its order of folds. Units depend on sizes alone, and the results of a chunk do not depend on its thread:
+//! so bits do not depend on the number of threads.
 
 use crate::launch::Job;
 use crate::launch_common::{Scratch, with_scratch};
@@ -20,7 +20,7 @@ use thalweg_runtime::{Buffer, Error, Program, ProgramInfo};
 /// Estimated nanoseconds of a unit: long enough that taking one (a contended atomic addition) costs nothing beside it,
 /// and short enough that threads finish close together.
 const UNIT_NS: f64 = 10_000.0;
-/// Nanoseconds that a checked sub-kernel costs beside its loop (`tests/groups.rs` measures it).
+/// Fixed overhead of a sub-kernel in nanoseconds, checks included, beside its loop (measured by `tests/groups.rs`).
 const PART_NS: f64 = 50.0;
 
 /// Program of a sub-kernel.
@@ -55,12 +55,13 @@ struct SubKernel {
 /// A compiled group.
 pub struct GroupProgram {
     parts: Vec<SubKernel>,
-    /// Number of operands that all sub-kernels read.
+    /// Total number of operands that sub-kernels read: they precede the written ones in the operand list of a launch.
     reads: usize,
-    /// Number of all operands, and of all scalars.
+    /// Total number of operands, and of scalars.
     operands: usize,
     scalars: usize,
-    /// For each written operand, whether its sub-kernel may read inputs again after writing it; empty if none does.
+    /// For each written operand, whether its sub-kernel may read inputs again after writing it; empty if no sub-kernel
+    /// does.
     rereads: Vec<bool>,
     info: ProgramInfo,
     threads: Arc<Threads>,
@@ -68,13 +69,13 @@ pub struct GroupProgram {
     alone: Threads,
 }
 
-/// Checked work of a sub-kernel, or of one of its boxes.
+/// Checked launch of a sub-kernel, or of one box of a map in boxes.
 enum Work<'a> {
     Map(Job<'a>),
     Rows { program: &'a RowsProgram, geometry: &'a RowGeometry, operands: &'a [&'a Buffer], scalars: &'a [u64] },
 }
 
-/// Unit of work that a thread takes at a time: several works, or some chunks of a single one.
+/// Unit that a thread takes at a time: a range of works, or (`chunks`) some chunks of a single work.
 #[derive(Clone, Debug, PartialEq)]
 struct Unit {
     works: Range<usize>,
@@ -82,7 +83,8 @@ struct Unit {
 }
 
 impl GroupProgram {
-    /// Creates the group of these sub-kernels; `programs` are those of its distinct kernels.
+    /// Creates a group of the sub-kernels `parts`; `programs` are the programs of its distinct kernels, which parts
+    /// refer to by index.
     pub fn new(programs: &[PartProgram], parts: &[GroupPart], threads: Arc<Threads>) -> GroupProgram {
         let parts: Vec<SubKernel> = parts
             .iter()
@@ -112,7 +114,8 @@ impl GroupProgram {
         }
     }
 
-    /// Reorders operands by sub-kernel: each one's reads before its writes.
+    /// Reorders the operands of a launch (all reads, then all writes) by sub-kernel: reads and writes of the first one,
+    /// reads and writes of the second one, and so on.
     fn by_part<'a>(&self, operands: &[&'a Buffer]) -> Vec<&'a Buffer> {
         let (mut reads, mut writes) = operands.split_at(self.reads);
         let mut all = Vec::with_capacity(operands.len());
@@ -127,7 +130,7 @@ impl GroupProgram {
         all
     }
 
-    /// The checked works, in the order of the sub-kernels.
+    /// Checks all sub-kernels and returns their works, in order; `operands` are by sub-kernel.
     fn works<'a>(
         &'a self,
         geometries: &'a [Geometry],
@@ -253,7 +256,8 @@ impl std::fmt::Debug for GroupProgram {
     }
 }
 
-/// Cuts works into units; the items are estimated nanoseconds and number of chunks of each work.
+/// Cuts works into units of about [`UNIT_NS`]. Each item is a work's estimated time in nanoseconds, and its number of
+/// chunks.
 fn units(works: impl Iterator<Item = (f64, usize)>) -> Vec<Unit> {
     let mut units = vec![];
     let (mut first, mut ns, mut n) = (0, 0.0, 0);

@@ -1,22 +1,25 @@
-//! Figures of the machine by which programs are cut. The planner asks for them ([`machine`]) instead of repeating them.
+//! Parameters of the CPU (cache sizes, strides that conflict) that determine blocks and chunks of programs. The planner
+//! asks for them ([`machine`]) instead of repeating them.
 
 use thalweg_kernel::Machine;
 
-/// Bytes of a core's private caches that programs are cut for: second-level caches have 512 KiB to 2 MiB.
+/// Bytes of a core's private caches that blocks of programs are sized for: second-level caches have 512 KiB to 2 MiB.
 pub const PRIVATE_CACHE: usize = 512 << 10;
-/// If the columns of a source are a multiple of this many bytes apart, they map to few cache sets and evict each other
-/// before their lines are used up. Such blocks are packed first (measured on 4096² f32: 5.6 ns an element without
-/// packing; gathers of other strides 0.3).
+/// Stride of cache conflicts, in bytes. Columns of a source that are a multiple of it apart map to few cache sets, and
+/// evict each other before their lines are used up. Blocks of such a source are packed first (measured on 4096² f32:
+/// 5.6 ns an element without packing; gathers of other strides 0.3).
 pub const CONFLICT_STRIDE: usize = 1024;
-/// Minimum columns of a strip that are worth a chunk, and maximum columns where width alone matters.
+/// Width of a strip, in columns, of a reduction over an outer axis: the minimum that is worth a chunk of its own, and
+/// the maximum, which bodies with a single pass use.
 pub const STRIP_COLUMNS: (usize, usize) = (64, 2048);
 /// Maximum columns of a matrix that runs as joined long rows: its short rows would leave vectors partly empty.
 pub const MAX_JOINED_COLUMNS: usize = 128;
-/// Maximum points of a call through tables: 8 KiB per table, which stays in the first-level cache.
+/// Maximum points of a call that reads through position tables (4 bytes a point): 8 KiB per table, which stays in the
+/// first-level cache.
 pub const MAX_TABLE_POINTS: usize = 2048;
 
-/// These figures, for the planner. (Those of a process whose thresholds are drawn at random are the same: plans do not
-/// depend on the draw.)
+/// Returns the parameters of this module for the planner. A process whose tunables are drawn at random (a test mode)
+/// gets the same ones: plans do not depend on the draw.
 pub fn machine() -> Machine {
     Machine {
         private_cache: PRIVATE_CACHE as u64,

@@ -28,23 +28,25 @@ use thalweg_runtime::{Buffer, Error};
 /// Rows and columns of a call that reads a transposed source: each cache line fetched is used whole while it is cached.
 const BLOCK: (usize, usize) = (32, 64);
 const LINE_BYTES: usize = 64;
-/// Elements between rows of a packed block: not a power of two, to avoid the same cache conflicts.
+/// Stride between rows of a packed block, in elements. It is not a power of two, to avoid the cache conflicts that
+/// packing is for.
 const PITCH: usize = BLOCK.1 + 4;
 
-/// Nanoseconds to fill one table position, or to gather one element by it.
+/// Estimated nanoseconds to compute one entry of a position table, or to gather one element.
 const NS_PER_POSITION: f64 = 2.0;
 
-/// One access with the addresses and steps that calls need, in bytes (index only: in positions).
+/// Addresses and steps of one access, from which the argument words of calls are computed. They are in bytes; for an
+/// access without an operand (index only), in positions.
 struct Line {
-    /// Word 0 at the first point of the domain.
+    /// Value of argument word 0 (address, or position) at the first point of the domain.
     start: i64,
-    /// Steps of word 0 for the dimensions of the traversal.
+    /// Step of argument word 0 for each loop of the traversal.
     steps: [i64; MAX_RANK + 1],
-    /// Steps between a call's rows (`row`) and between points of a row (`step`).
+    /// Steps between a call's rows (`row`, in bytes) and between points of a row (`step`, in elements).
     row: i64,
     step: i64,
     unit: usize,
-    /// Whether blocks of it are packed before a call.
+    /// Whether each block of the operand is packed before the call that reads it, to avoid cache conflicts.
     packed: bool,
     map: Option<Mapped>,
     /// Address of the operand's element 0 and its number of elements, if something is gathered through it.
@@ -54,14 +56,14 @@ struct Line {
 /// Loop nest of a launch.
 struct Traversal {
     lines: Vec<Line>,
-    /// Sizes of the loops, outermost first; the last two count blocks of rows and blocks of columns.
+    /// Trip counts of the loops, outermost first; the last two count blocks of rows and blocks of columns.
     sizes: [usize; MAX_RANK + 1],
     rank: usize,
     rows: usize,
     columns: usize,
     row_block: usize,
     column_block: usize,
-    /// Steps of the row-major domain index for the loops.
+    /// Step of the row-major domain index for each loop.
     index_steps: [i64; MAX_RANK + 1],
 }
 
@@ -69,7 +71,7 @@ struct Traversal {
 enum Passed<'a> {
     /// One dimension: see [`flat`].
     Flat,
-    /// One line of narrow rows.
+    /// Narrow rows, concatenated to one line: see [`Narrow`].
     Narrow(Box<Narrow<'a>>),
     /// Rectangles of rows and points.
     Rectangles(Box<Traversal>),
@@ -94,7 +96,7 @@ pub struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    /// Checks everything that a run relies on.
+    /// Builds a launch: checks everything that a run relies on, chooses the traversal, and cuts the domain into chunks.
     ///
     /// # Errors
     /// If the positions of an index map are read as values and exceed 2³¹.
@@ -175,9 +177,9 @@ impl<'a> Job<'a> {
     }
 }
 
-/// Accesses to write by non-temporal stores: all stores, if together they exceed the last-level cache and none overlaps
-/// an input. A non-temporal store saves reading the line first: a third of the traffic of a kernel with one input and
-/// one output.
+/// Returns the accesses to write by non-temporal stores: all stores, if together they exceed the last-level cache, none
+/// overlaps an input and none combines; else no store. A non-temporal store does not read the cache line first, which
+/// saves a third of the traffic of a kernel with one input and one output.
 fn streams(body: &Body, geometry: &MapGeometry, operands: &[&Buffer]) -> Vec<u16> {
     let size = |s: &Store| body.accesses[s.access as usize].dtype.size();
     let written = geometry.points() * body.stores.iter().map(size).sum::<usize>();
@@ -206,7 +208,8 @@ pub fn estimate_ns(body: &Body, accesses: &[AccessGeometry], points: usize, cost
     straight_ns(points, cost, bytes) + positions * NS_PER_POSITION
 }
 
-/// Panics if a launch would be unsound.
+/// Panics if a launch would be unsound: the geometry does not fit the body, an access leaves its operand, or two points
+/// write the same element.
 fn check(body: &Body, geometry: &MapGeometry, operands: &[&Buffer], scalars: &[u64]) {
     let extents = &geometry.extents;
     assert!(!extents.is_empty() && extents.len() <= MAX_RANK, "a domain has 1 to {MAX_RANK} dimensions");
@@ -228,7 +231,7 @@ fn check(body: &Body, geometry: &MapGeometry, operands: &[&Buffer], scalars: &[u
     }
 }
 
-/// Whether an operand that is written may also be read.
+/// Whether the bytes that a launch writes may overlap bytes that it reads.
 fn aliased(body: &Body, geometry: &MapGeometry, operands: &[&Buffer]) -> bool {
     check::aliased(body, operands, |i| {
         let at = &geometry.accesses[i];
@@ -374,7 +377,8 @@ impl Traversal {
         Ok(())
     }
 
-    /// Runs a block after packing the sources that conflict in the cache.
+    /// Runs one block of `rows × n` points: packs the transposed sources that would conflict in the cache into
+    /// `blocks`, and calls the engine on the copies.
     fn run_packed(
         &self,
         engine: &Engine,
@@ -412,7 +416,8 @@ impl Traversal {
         done
     }
 
-    /// Runs `n` points from domain index `index`, `skip` points into the row that the args describe.
+    /// Runs `n` points through position tables, starting at domain index `index`, which is `skip` points into the row
+    /// that `args` describes. Halves the range if positions are too far apart for a table.
     fn run_mapped(
         &self,
         engine: &Engine,
@@ -448,7 +453,8 @@ impl Traversal {
     }
 }
 
-/// Builds a checked launch in rectangles; also returns the engine for it if that is not the body's own.
+/// Builds a checked launch in rectangles. Also returns its engine if some accesses are read through position tables
+/// instead of by strides, which needs a variant of the body.
 fn rectangles<'a>(
     (body, widened): (&Body, &'a Widened),
     geometry: &MapGeometry,
@@ -464,7 +470,7 @@ fn rectangles<'a>(
     Ok((Traversal::new(body, geometry, (merged, maps), operands), None))
 }
 
-/// Position-table descriptions of mapped accesses; `None` for strided ones.
+/// Describes the position table of each mapped access; `None` for strided accesses.
 fn mapped(body: &Body, geometry: &MapGeometry, operands: &[&Buffer]) -> Result<Vec<Option<Mapped>>, Error> {
     let of = |i: usize| (geometry.accesses[i].map.as_ref(), numbers(body, i));
     let same = |i: usize, j: &usize| match (of(i), of(*j)) {
@@ -488,8 +494,9 @@ fn mapped(body: &Body, geometry: &MapGeometry, operands: &[&Buffer]) -> Result<V
     Ok(all)
 }
 
-/// Merges adjacent dimensions of the domain wherever every access is contiguous from one to the next; returns the
-/// strides of each access too. Accesses through maps use the row-major index, which merging preserves.
+/// Merges adjacent dimensions of the domain wherever every access has one stride over both (`[8, 4]` of strides
+/// `[4, 1]` becomes `[32]` of stride 1); returns the merged sizes, and strides by access. Accesses through maps use the
+/// row-major index, which merging preserves.
 fn merge(body: &Body, geometry: &MapGeometry) -> Merged {
     let from = &geometry.extents;
     let last = from.len() - 1;
@@ -521,7 +528,8 @@ fn merge(body: &Body, geometry: &MapGeometry) -> Merged {
     (merged.iter().map(|m| m.extent).collect(), taken)
 }
 
-/// Dimension in which a transposed source is dense: one that skips whole cache lines in the innermost dimension.
+/// Finds a transposed source, whose elements are at least a cache line apart in the innermost dimension, and returns
+/// the dimension in which it is dense.
 fn transposed_dimension(body: &Body, extents: &[usize], strides: &[[isize; MAX_RANK]]) -> Option<usize> {
     let last = extents.len() - 1;
     body.accesses.iter().zip(strides).find_map(|(access, strides)| {
@@ -533,7 +541,8 @@ fn transposed_dimension(body: &Body, extents: &[usize], strides: &[[isize; MAX_R
     })
 }
 
-/// Packs `n` columns, `step` bytes apart, of `rows` elements, `row` bytes apart, into rows of [`PITCH`] elements.
+/// Copies a block of `rows × n` elements, whose rows are `row` and columns `step` bytes apart, into rows of [`PITCH`]
+/// elements.
 ///
 /// # Safety
 /// All these elements are readable, and their destinations writable.

@@ -1,10 +1,11 @@
-//! Elements common to all launches of maps, whatever order they visit points in: chunks for threads, time estimates,
-//! store modes, and the scratch memory of a thread.
+//! Definitions common to all launches of maps, whatever order they visit points in: chunk size, time estimates, store
+//! modes, and the scratch memory of a thread.
 
 use crate::engine::STREAM_ALIGN;
 use std::cell::Cell;
 
-/// Points of a thread's chunk: 128 KiB of f32, some 10 µs of light work, and a whole number of cache lines.
+/// Number of points of a chunk, the unit of work of a thread: 128 KiB of f32, some 10 µs of light work, and a whole
+/// number of cache lines.
 pub const CHUNK: usize = 32 << 10;
 /// Cost model of a launch: nanoseconds per unit of cost (one addition), per point and per byte, on one thread. Measured
 /// on Zen 5 with AVX-512 (`tests/measure.rs`): erf, of cost 20, takes 0.43 ns a point; a product with a scalar, 8 bytes
@@ -16,14 +17,16 @@ const NS_PER_BYTE: f64 = 0.01;
 /// Store mode of a launch.
 #[derive(Clone, Copy)]
 pub struct Stores<'a> {
-    /// Outputs overlap inputs that may be read again.
+    /// Whether outputs overlap inputs that a second run of a rectangle would read. Emitted code, which may require a
+    /// second run, is then not used.
     pub in_place: bool,
-    /// Accesses written by non-temporal stores; empty if there are none.
+    /// Indices of the accesses that are written by non-temporal stores; empty for ordinary stores.
     pub streams: &'a [u16],
 }
 
 impl Stores<'_> {
-    /// Whether the rectangle's rows are aligned for non-temporal stores.
+    /// Whether a rectangle, whose argument words are `args`, is written by non-temporal stores: there are such
+    /// accesses, and all their rows are aligned.
     pub fn may_stream(&self, args: &[u64], rows: usize) -> bool {
         let aligned = |word: usize| args[word].is_multiple_of(STREAM_ALIGN as u64);
         let fits = |&a: &u16| aligned(4 * a as usize) && (rows == 1 || aligned(4 * a as usize + 1));
@@ -40,11 +43,11 @@ pub fn straight_ns(points: f64, cost: u64, bytes: f64) -> f64 {
 /// Scratch memory of one thread.
 #[derive(Default)]
 pub struct Scratch {
-    /// Argument words of a call.
+    /// Argument words of a call, in the layout of [`RowArgs`](crate::row_call::RowArgs).
     pub args: Vec<u64>,
     /// Position tables of mapped accesses.
     pub tables: Vec<i32>,
-    /// Elements that are packed before a call.
+    /// Packed copies of operand blocks that a call reads instead of the operands.
     pub blocks: Vec<u64>,
 }
 

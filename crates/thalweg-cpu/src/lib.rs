@@ -4,7 +4,8 @@
 //! AVX2 with FMA, chosen at run time. The portable tile engine (`tile`) runs them elsewhere, and wherever the emitter
 //! has no instruction for an operation. Row kernels are split into phases, which the same two engines run block by
 //! block (`reduction`). Many small kernels run in one dispatch (`group`). Matrix products have micro-kernels of their
-//! own (`gemm`; fused: `fused_gemm`). [`CpuDevice`] is the entry point for the rest of Thalweg.
+//! own (`gemm`; with fused prologues and epilogues: `fused_gemm`). [`CpuDevice`] is the entry point for the rest of
+//! Thalweg.
 
 mod bandwidth;
 mod check;

@@ -60,9 +60,9 @@ pub trait Machine {
     fn ne(&mut self, a: Self::F, b: Self::F) -> Self::M;
     /// `m ? a : b`
     fn select(&mut self, m: Self::M, a: Self::F, b: Self::F) -> Self::F;
-    /// The bits of the lanes
+    /// The lanes reinterpreted as integers (a bit cast)
     fn bits(&mut self, a: Self::F) -> Self::I;
-    /// The lanes of these bits
+    /// Integer lanes reinterpreted as floats (a bit cast)
     fn from_bits(&mut self, a: Self::I) -> Self::F;
     /// Nearest integer as i32 (halves to even); unspecified out of range
     fn to_int(&mut self, a: Self::F) -> Self::I;
@@ -132,9 +132,9 @@ pub trait Machine {
     fn d_ne(&mut self, a: Self::D, b: Self::D) -> Self::M;
     /// `m ? a : b`
     fn d_select(&mut self, m: Self::M, a: Self::D, b: Self::D) -> Self::D;
-    /// The bits of the lanes
+    /// The lanes reinterpreted as integers (a bit cast)
     fn d_bits(&mut self, a: Self::D) -> Self::L;
-    /// The lanes of these bits
+    /// Integer lanes reinterpreted as floats (a bit cast)
     fn d_from_bits(&mut self, a: Self::L) -> Self::D;
 
     /// An i64 constant.
@@ -163,7 +163,7 @@ pub trait Machine {
     fn m_and(&mut self, a: Self::M, b: Self::M) -> Self::M;
     /// `a` or `b`
     fn m_or(&mut self, a: Self::M, b: Self::M) -> Self::M;
-    /// Not `a`
+    /// The complement of mask `a`
     fn m_not(&mut self, a: Self::M) -> Self::M;
 
     /// Requests that lanes where `m` holds are computed again by the slow path (the scalar library function); their

@@ -32,7 +32,7 @@ impl MapProgram {
         MapProgram { engine, body: body.clone(), facts, widened: Widened::new(isa), threads }
     }
 
-    /// Builds a checked launch.
+    /// Builds a checked launch of the map.
     ///
     /// # Errors
     /// As [`Job::new`], and its panics.
@@ -91,13 +91,14 @@ impl BoxesProgram {
         BoxesProgram(bodies.iter().map(|b| made.entry(b).or_insert_with(|| program(b)).clone()).collect())
     }
 
-    /// The operand that the result may overwrite without moving its elements: boxes that copy it can then be skipped.
+    /// Index of the operand whose buffer the result may take over: some boxes copy its elements to the same positions,
+    /// and are skipped if the result is written to that buffer.
     fn in_place_operand(&self, boxes: &[MapGeometry]) -> Option<u16> {
         let boxes: Vec<(&Body, &MapGeometry)> = self.0.iter().map(|p| &p.body).zip(boxes).collect();
         in_place_operand(&boxes)
     }
 
-    /// Index of the operand read that shares its buffer with the single operand written.
+    /// Index of the read operand that shares its buffer with the written one, if the kernel writes one operand.
     fn written_over(&self, operands: &[&Buffer]) -> Option<u16> {
         let [store] = &self.0.first()?.body.stores[..] else { return None };
         let written = self.0[0].body.accesses[store.access as usize].operand?;
@@ -105,7 +106,7 @@ impl BoxesProgram {
         (0..operands.len() as u16).find(|&o| o != written && operands[o as usize].address() == own)
     }
 
-    /// Programs of the boxes.
+    /// Programs of the boxes, in order; boxes with equal bodies have the same program.
     pub fn programs(&self) -> &[Arc<MapProgram>] {
         &self.0
     }

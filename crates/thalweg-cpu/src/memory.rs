@@ -1,4 +1,4 @@
-//! Host memory of the device's pool.
+//! Host memory: the allocator behind the pool of the CPU device.
 //!
 //! In: sizes of the pool's size classes. Out: blocks aligned to 64 bytes, or, from 2 MiB on, to a huge page, with a
 //! request to the kernel to back them by huge pages: otherwise the page faults of a fresh 128 MB output cost three
@@ -10,13 +10,13 @@ use std::ptr::NonNull;
 use std::sync::OnceLock;
 use thalweg_runtime::{Block, Memory};
 
-/// Bytes of a huge page on x86-64 and (with 4 KiB pages) aarch64; blocks from this size on are aligned to it.
+/// Bytes of a huge page on x86-64 and (with 4 KiB pages) aarch64. Blocks of at least this size are aligned to it.
 const HUGE_PAGE: usize = 2 << 20;
-/// Minimum size in bytes of a block for which available memory is queried first. That takes some 20 µs, little beside
-/// the page faults to come.
+/// Minimum size in bytes of a block for which the available memory is queried before allocation. The query takes some
+/// 20 µs, little beside the page faults of such a block.
 const LOOK_FIRST: usize = 64 << 20;
 
-/// Memory of the host.
+/// Allocator of host memory, and its total size (read once).
 #[derive(Debug, Default)]
 pub struct HostMemory {
     total: OnceLock<Option<usize>>,
@@ -73,7 +73,7 @@ fn meminfo(key: &str) -> Option<usize> {
     kib.checked_mul(1024)
 }
 
-/// Bytes of the last-level cache: as the system reports it for the first processor, else 32 MiB.
+/// Bytes of the last-level cache of the first processor, as the system reports it; 32 MiB if it reports none.
 pub fn last_level_cache() -> usize {
     static BYTES: OnceLock<usize> = OnceLock::new();
     *BYTES.get_or_init(|| {

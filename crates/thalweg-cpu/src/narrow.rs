@@ -1,9 +1,9 @@
-//! Maps over narrow rows: three channels, or a few columns.
+//! Maps over narrow rows, such as the three channels of an image, or a matrix of a few columns.
 //!
-//! In: a checked launch whose innermost dimension is narrow ([`thalweg_kernel::narrow`]). Out: calls over the line of
-//! all rows, concatenated. An operand that repeats in every row is replicated into a table as long as a call's row; the
-//! table stays in the first-level cache, and all calls read it. A strided operand is packed one chunk at a time. So
-//! vectors are full. No arithmetic differs, so the bits are those of separate rows.
+//! In: a checked launch whose innermost dimension is narrow ([`thalweg_kernel::narrow`]). Out: calls over the *line*,
+//! the concatenation of all rows, so that vectors are full. An operand that repeats in every row (a bias) is replicated
+//! into a table as long as a call; the table stays in the first-level cache, and all calls read it. A strided operand
+//! is packed one chunk at a time. The arithmetic is the same, so the bits are those of separate rows.
 //!
 //! Always true: a table is filled before the call that reads it writes anything.
 
@@ -20,20 +20,21 @@ use thalweg_runtime::Buffer;
 /// Alignment of tables in bytes.
 const ALIGN: usize = 64;
 
-/// Variants of a body for operands that are read through tables instead of by their own strides.
+/// Compiled variants of a body in which some operands are read from tables instead of by their own strides.
 #[derive(Debug)]
 pub struct Widened {
     choice: Choice,
-    /// Variants with operands in tables of elements, and with operands read through tables of positions.
+    /// Variant whose operands are copied to tables of elements (`contiguous`), and variant whose operands are read
+    /// through tables of positions (`mapped`).
     contiguous: VariantCell,
     mapped: VariantCell,
 }
 
-/// Accesses whose class was changed, and the engine compiled when they were first requested.
+/// Cell of a variant, compiled on first use: the accesses whose class was changed, and the engine.
 type VariantCell = OnceLock<(Vec<u16>, Engine)>;
 
 impl Widened {
-    /// No variant compiled yet.
+    /// Returns an empty cache of variants for an engine.
     pub fn new(choice: Choice) -> Widened {
         Widened { choice, contiguous: OnceLock::new(), mapped: OnceLock::new() }
     }
@@ -71,11 +72,11 @@ impl Widened {
     }
 }
 
-/// One access.
+/// Addresses and steps of one access, in bytes (index only: in positions).
 struct Line {
-    /// Word 0 at the first point of the domain.
+    /// Value of argument word 0 (address, or position) at the first point of the domain.
     start: i64,
-    /// Steps of word 0 for the dimensions outside the rows.
+    /// Step of argument word 0 for each dimension outside the line.
     steps: [i64; MAX_RANK],
     /// Steps between rows (`row`) and between points of a row (`step`).
     row: i64,
@@ -91,9 +92,9 @@ struct Line {
 pub struct Narrow<'a> {
     engine: &'a Engine,
     lines: Vec<Line>,
-    /// Sizes of the dimensions outside the rows.
+    /// Sizes of the dimensions outside the line.
     outer: Vec<usize>,
-    /// Points of a row, of a line, of a call's row, and of a chunk.
+    /// Number of points of a narrow row (`width`), of the line, of a row of a call, and of a chunk.
     width: usize,
     line: usize,
     call: usize,
@@ -213,7 +214,7 @@ impl<'a> Narrow<'a> {
         }
     }
 
-    /// Word 0 of an access at this index of the dimensions outside the rows.
+    /// Value of argument word 0 of an access at this row-major index of the dimensions outside the line.
     fn outer_place(&self, line: &Line, index: usize) -> i64 {
         let (mut rest, mut at) = (index, line.start);
         for (&size, step) in self.outer.iter().zip(line.steps).rev() {
@@ -251,7 +252,8 @@ impl<'a> Narrow<'a> {
 }
 
 impl Line {
-    /// Packs the rows, of `width` points each, the first of which begins at `from`.
+    /// Packs rows into the table `to`; `sizes` are the points of a row and the number of rows, and the first row begins
+    /// at `from`.
     ///
     /// # Safety
     /// The rows are readable, and `to` has space for them.
@@ -269,7 +271,7 @@ impl Line {
     }
 }
 
-/// Packs rows of `width` elements, `step` bytes apart, from rows `row` bytes apart.
+/// Packs `many` rows of `width` elements; in the source, elements are `step` and rows `row` bytes apart.
 ///
 /// # Safety
 /// As [`Line::fill`].

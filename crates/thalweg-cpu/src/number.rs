@@ -1,5 +1,6 @@
-//! Element types of matrix products: as stored in memory, as wide as their accumulators, and in groups of adjacent
-//! terms if an instruction adds several products at once ([`Scheme`]).
+//! Element types of matrix products: as stored in memory ([`Number`]), as accumulated ([`Wide`]), and in groups of
+//! adjacent terms if an instruction adds several products at once ([`Scheme`]). A *term* is an index of the K
+//! dimension, a *line* is a row of A or a column of B.
 
 /// Accumulator type of sums of products.
 pub trait Wide: Copy + Default + Send + Sync + 'static {
@@ -37,14 +38,14 @@ wide! {
     i64, 0, false, |b| b as i64, i64::wrapping_add, |a: i64, b, sum| a.wrapping_mul(b).wrapping_add(sum);
 }
 
-/// An element type of factors. Integer sums wrap to the element's width, so accumulating in that width is exact: i8 and
-/// u8 have the same sum.
+/// Element type of GEMM operands. Integer sums wrap to the element's width, so accumulating in that width is exact: i8
+/// and u8 have the same sum.
 pub trait Number: Copy + Send + Sync + 'static {
     /// Accumulator type.
     type Wide: Wide;
-    /// Converts exactly.
+    /// Converts the element to the accumulator type, exactly.
     fn widen(self) -> Self::Wide;
-    /// Rounds to this type.
+    /// Rounds an accumulator to the element type.
     fn narrow(wide: Self::Wide) -> Self;
 }
 
@@ -61,12 +62,12 @@ macro_rules! own_width {
 }
 own_width!(f32, f64, u8, i16, i32, i64);
 
-/// bfloat16, as bits.
+/// A bfloat16 number (8 exponent bits), as bits.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct Bf16(pub u16);
 
-/// binary16, as bits.
+/// An IEEE binary16 number (f16), as bits.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct F16(pub u16);
@@ -100,38 +101,38 @@ impl Number for F16 {
     }
 }
 
-/// Accumulation scheme of a product: what packed panels hold, and what one step adds.
+/// Accumulation scheme of a matrix product: the contents of packed panels, and the arithmetic of one accumulation step.
 ///
-/// A *slot* is as wide as a sum. It holds one element of that width, or as many adjacent terms of a line of narrower
-/// elements as fit; terms past the end of a line are 0. Every [`Number`] is its own scheme, with slots of one widened
-/// element.
+/// A *slot*, the unit of a packed panel, is as wide as an accumulator. It holds one element of that width, or as many
+/// adjacent terms of a line of narrower elements as fit (4 bytes for an i32 accumulator); terms past the end of a line
+/// are 0. Every [`Number`] is its own scheme, with slots of one widened element.
 pub trait Scheme: Send + Sync + 'static {
     /// Element type of the factors.
     type Element: Number;
-    /// A group of terms; see above.
+    /// Slot: a group of adjacent terms of a line, as wide as an accumulator.
     type Slot: Copy + Default + Send + Sync + 'static;
     /// Accumulator type.
     type Sum: Wide;
-    /// Type of sums as stored.
+    /// Element type of the stored result.
     type Stored: Copy + Send + Sync + 'static;
-    /// Terms per slot.
+    /// Number of terms in a slot.
     const GROUP: usize;
-    /// Whether slots of the right factor have the sign bits of their bytes flipped, which adds 128 to each byte. A sum
-    /// is then too large by 128 times the sum of the left factor's terms.
+    /// Whether the sign bits of B's bytes are flipped when they are packed, which adds 128 to each signed byte and
+    /// makes it unsigned. A sum is then too large by 128 times the sum of A's terms in that row; [`Scheme::amends`]
+    /// corrects it.
     const OFFSET: bool = false;
-    /// Whether the factors may be swapped.
+    /// Whether A and B may be swapped: false if the instruction treats their signs differently.
     const SYMMETRIC: bool = true;
-    /// Whether epilogues receive sums in their stored type: sums of a dtype are as wide as the dtype says, whatever the
-    /// accumulator.
+    /// Whether epilogues receive sums in the stored type instead of the accumulator type.
     const EPILOGUE_TAKES_STORED: bool = false;
-    /// Packs terms into a slot.
+    /// Packs the [`Scheme::GROUP`] terms `term(0)`, `term(1)`, … into a slot.
     fn slot(term: impl Fn(usize) -> Self::Element) -> Self::Slot;
-    /// Adds the products of two slots to a sum.
+    /// Adds the products of the terms of two slots, pair by pair, to a sum.
     fn dot(left: Self::Slot, right: Self::Slot, sum: Self::Sum) -> Self::Sum;
     /// Converts a sum to its stored type.
     fn store(sum: Self::Sum) -> Self::Stored;
-    /// Correction added to the sums of a row, because of [`Scheme::OFFSET`]. `total` is the sum of the row's bytes in
-    /// the left factor, as signed numbers.
+    /// Correction added to the sums of a row of the result if [`Scheme::OFFSET`] is set. `_total` is the sum of the
+    /// signed bytes of that row of A.
     fn amends(_total: i64) -> Self::Sum {
         Self::Sum::ZERO
     }
@@ -157,7 +158,7 @@ impl<T: Number> Scheme for T {
     }
 }
 
-/// bf16 in pairs: `vdpbf16ps` adds their products in f32.
+/// Scheme of bf16 operands in pairs of terms: `vdpbf16ps` adds the two products of a pair in f32.
 pub struct Pairs;
 
 impl Scheme for Pairs {
@@ -185,15 +186,15 @@ impl Scheme for Pairs {
     }
 }
 
-/// Bytes in groups of four: `vpdpbusd` adds their products in i32. Bytes of the left factor are signed, those of the
-/// right one unsigned.
+/// Scheme of byte operands in groups of four terms: `vpdpbusd` adds the four products of a group in i32. Bytes of A are
+/// signed, bytes of B unsigned. Results are stored as bytes.
 pub struct Quads;
 
 impl Scheme for Quads {
     type Element = u8;
     type Slot = u32;
     type Sum = i32;
-    /// Sums wrap to a byte, so signs do not matter.
+    /// Sums wrap to a byte, so u8 serves results of i8 too.
     type Stored = u8;
     const GROUP: usize = 4;
     const EPILOGUE_TAKES_STORED: bool = true;
@@ -212,7 +213,8 @@ impl Scheme for Quads {
     }
 }
 
-/// Like [`Quads`], with sums stored as i32: products of i8 with i8 (`SIGNED`) or with u8, both converted to i32.
+/// Like [`Quads`], with results stored as i32: for products of operands that were converted to i32, A from i8, and B
+/// from i8 (`SIGNED`) or u8.
 pub struct WideQuads<const SIGNED: bool>;
 
 impl<const SIGNED: bool> Scheme for WideQuads<SIGNED> {

@@ -12,8 +12,8 @@ pub(crate) fn prepare(body: &Body) -> Body {
     expand(&reciprocals(&widen(body)), &native)
 }
 
-/// Whether the engines have code for an operation. Others are expanded into simpler operations where the op table has
-/// an expansion.
+/// Whether the engines have code for an operation of this dtype. An operation that is not native is expanded into
+/// simpler ones.
 fn native(op: ElementOp, dtype: DType) -> bool {
     op.row().expand.is_none()
         || match dtype.compute() {
@@ -34,9 +34,10 @@ pub(crate) enum Fused {
     Less,
 }
 
-/// For each node, the product that it absorbs as a fused multiply-add: a sum absorbs a product that has no other use.
-/// None in strict and repeatable bodies. Both engines follow this table, so a rectangle that emitted code leaves to the
-/// tile engine keeps its bits.
+/// Table of fused multiply-adds, by node: an addition or subtraction absorbs a float product that has no other use, and
+/// is listed with the operands `[x, y, z]` of the fused operation; other nodes are `None`, as all are in strict and
+/// repeatable bodies. Both engines follow this table, so a rectangle that emitted code leaves to the tile engine keeps
+/// its bits.
 pub(crate) fn contractions(body: &Body) -> Vec<Option<(Fused, [NodeId; 3])>> {
     let n = body.nodes.len();
     let ids = || (0..n as u32).map(NodeId);

@@ -4,7 +4,7 @@
 //! n` points, in which the innermost dimension has `n` points. Both engines - the x86-64 emitter and the tile engine -
 //! implement this convention.
 
-/// Words of [`RowArgs`] per access.
+/// Number of argument words of [`RowArgs`] per access.
 pub const ACCESS_WORDS: usize = 4;
 
 /// The argument block of a call: the words that compiled code reads. Access `a` has the words from `4·a` on:
@@ -16,22 +16,22 @@ pub const ACCESS_WORDS: usize = 4;
 /// | 2 | `Strided`: elements between neighbours of a row (of outputs, too), else unused | the same, in positions |
 /// | 3 | `Mapped`: address of `n` i32 positions, -1 where masked out; such a call has one row. Of an access that a `Gather` reads through, which is not mapped: address of two words, the address of the operand's element 0 and the number of its elements | `Mapped`: the same |
 ///
-/// A [`Gather`](thalweg_kernel::Node::Gather) computes the index `(address of the point - address of element 0) / size +
-/// offset` as an i64 that wraps. It reads that element if the index as a u64 is less than the number of elements and
+/// A [`Gather`](thalweg_kernel::Node::Gather) computes the index `(address of the point - address of element 0) / size
+/// + offset` as an i64 that wraps. It reads that element if the index as a u64 is less than the number of elements and
 /// `inside` is true; else it reads nothing. So nothing outside the operand is read, whatever offsets, `inside` and word
 /// 0 are.
 ///
-/// After all accesses, scalar `s` is the word at `4·accesses + s`, in the form of `Scalar::to_bits`. For [`InnerReduction`], the
-/// accesses are those of the body's phases (buffers included), and two more words follow the scalars: the address of
-/// the row's values, 8 bytes each, by slot, in the form of `Scalar::to_bits`; and the number of rows that may be
-/// processed side by side, 1 to [`MAX_ROWS_ABREAST`]. Each buffer has space for that many rows, word 1 apart; groups
-/// of rows reuse it.
+/// After all accesses, scalar `s` is the word at `4·accesses + s`, in the form of `Scalar::to_bits`. For
+/// [`InnerReduction`], the accesses are those of the body's phases (buffers included), and two more words follow the
+/// scalars: the address of the row's values, 8 bytes each, by slot, in the form of `Scalar::to_bits`; and the number of
+/// rows that may be processed side by side, 1 to [`MAX_ROWS_ABREAST`]. Each buffer has space for that many rows, word 1
+/// apart; groups of rows reuse it.
 pub type RowArgs = [u64];
 
-/// Maximum number of rows that a call processes side by side.
+/// Maximum number of rows that emitted code of a row body interleaves, so that their chains of dependent folds overlap.
 pub const MAX_ROWS_ABREAST: usize = 4;
 
-/// A compiled body.
+/// A compiled map body, which computes rectangles of its domain.
 pub trait Rows: Send + Sync {
     /// Computes `rows × n` points. Emitted code returns false if some lane needs the slow path: the tile engine, which
     /// needs none, must then compute the whole rectangle again; inputs are unchanged, outputs are unspecified. The tile

@@ -1,4 +1,4 @@
-//! Maps over dimensions of a few points each: windows of 2×2, and operands broadcast over them.
+//! Maps whose innermost dimensions have a few points each, such as 2×2 windows and operands broadcast over them.
 //!
 //! In: a checked launch whose calls would have a few points, since some operand is not contiguous from any of the
 //! innermost dimensions to the next. Out: the same launch with these dimensions joined into one, in which results are
@@ -17,7 +17,7 @@ use thalweg_ir::{MAX_RANK, Shape, View};
 use thalweg_kernel::{Body, IndexMap, MapGeometry, dims};
 use thalweg_runtime::Buffer;
 
-/// Sizes of a domain, and the strides of each access.
+/// A domain with merged dimensions: their sizes, and the strides of each access over them.
 pub type Merged = (Vec<usize>, Vec<[isize; MAX_RANK]>);
 
 /// A launch whose innermost dimensions are joined into one.
@@ -25,11 +25,12 @@ pub struct Short {
     pub merged: Merged,
     /// Position tables by access, including those that had a table before.
     pub maps: Vec<Option<Mapped>>,
-    /// Accesses that become mapped: they had no table before.
+    /// Accesses that change from strided to mapped, because they are not contiguous over the joined dimension.
     pub others: Vec<u16>,
 }
 
-/// Joins the innermost dimensions of a launch if that pays off.
+/// Joins the innermost dimensions of a launch; `None` if its calls are long enough, or joining would not make them
+/// longer by `TUNABLES.min_call_gain`.
 pub fn short(
     body: &Body,
     geometry: &MapGeometry,

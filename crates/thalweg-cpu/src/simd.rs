@@ -3,7 +3,8 @@
 //! The compiler vectorises the loops. It neither contracts nor reorders floating-point arithmetic (a `mul_add` is fused
 //! in both, by an instruction or by a library call), so both give the same bits.
 
-/// A loop. Its body is `#[inline(always)]`, so that it is compiled for each caller's instruction set.
+/// A loop that [`dispatch`] compiles for two instruction sets. Its body is `#[inline(always)]`, so that it is compiled
+/// for that of each caller.
 pub trait Job {
     /// Result of the loop.
     type Out;

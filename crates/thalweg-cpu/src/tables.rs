@@ -11,7 +11,8 @@ use crate::hardware::MAX_TABLE_POINTS;
 use std::sync::Arc;
 use thalweg_kernel::{Body, IndexMap, Node, Positions};
 
-/// Total bytes of a call's tables if its length can be chosen, and the minimum length of a call in points.
+/// Target for the total bytes of a call's tables if the call's length can be chosen, and the minimum length of such a
+/// call in points.
 const NEAR_BYTES: usize = 16 << 10;
 const MIN_CALL_POINTS: usize = 256;
 
@@ -23,7 +24,8 @@ pub struct Mapped {
     unit: i64,
     /// Number of elements of the operand; `None` for index-only accesses.
     len: Option<usize>,
-    /// Whether the body reads positions as values: a shift of the address then does not update them.
+    /// Whether the body reads positions as values. A shift of the address would not update them, so the table is then
+    /// refilled.
     numbers: bool,
     /// Earlier access with the same map and `numbers`, whose table is shared.
     same_as: Option<usize>,
@@ -47,7 +49,7 @@ impl Mapped {
         Mapped { positions, unit: unit as i64, len, numbers, same_as, wide, shift }
     }
 
-    /// Whether no table can serve it: positions are read as values and may exceed an i32.
+    /// Whether no table can hold the positions: they are read as values and may exceed an i32.
     pub fn is_too_wide(&self) -> bool {
         self.wide && self.len.is_none()
     }
@@ -69,7 +71,7 @@ pub fn points<'a>(accesses: impl Iterator<Item = &'a Mapped>, columns: usize) ->
     whole.map_or(MAX_TABLE_POINTS, |w| w * (near / w).max(1)).min(columns)
 }
 
-/// Least common multiple; `None` on overflow.
+/// Least common multiple of two periods; `None` on overflow.
 fn common(a: usize, b: usize) -> Option<usize> {
     let (mut x, mut y) = (a, b);
     while y > 0 {
@@ -78,7 +80,7 @@ fn common(a: usize, b: usize) -> Option<usize> {
     (a / x).checked_mul(b)
 }
 
-/// Contents of a table: the positions of points `start..start + n`.
+/// Range of points whose positions a table contains: `start..start + n`.
 #[derive(Clone, Copy)]
 struct Filled {
     start: usize,
@@ -88,16 +90,16 @@ struct Filled {
     high: i64,
 }
 
-/// Tables of a run of chunks.
+/// Position tables of a thread, reused from chunk to chunk while it runs a range of chunks.
 pub struct Tables<'s> {
     memory: &'s mut Vec<i32>,
-    /// Contents of each access's table.
+    /// Points that the table of each access holds; `None` if it is not filled yet.
     filled: Vec<Option<Filled>>,
     /// Entries per table.
     pitch: usize,
 }
 
-/// Error: positions are further apart than an i32 reaches; the range of points can be halved.
+/// Error: the positions of a range of points are further apart than an i32 can hold. The caller halves the range.
 pub struct TooFar;
 
 impl<'s> Tables<'s> {
@@ -109,11 +111,12 @@ impl<'s> Tables<'s> {
         Tables { memory, filled: vec![None; accesses], pitch: points }
     }
 
-    /// Returns the offset in bytes to add to the address of position 0, and the table's address, for the points
-    /// `index..index + n` of access `number`. Accesses must be requested in ascending order.
+    /// Fills the table of access `number` for the points `index..index + n`, unless it holds them already. Returns the
+    /// offset in bytes to add to the address of position 0, and the table's address. Accesses must be requested in
+    /// ascending order.
     ///
     /// # Errors
-    /// If the range must be halved.
+    /// If the positions are too far apart for a table.
     ///
     /// # Panics
     /// If the map leads outside the operand.

@@ -1,18 +1,18 @@
 //! Memory traffic of launches: bytes between memory and the cores' private caches, and bytes that the loops load and
-//! store. This module has maps, and what all bodies share.
+//! store. This module covers maps, and provides the functions that the traffic of other kernels uses too.
 //!
-//! In: what a program runs - bodies, phases, its traversal of the domain - and a geometry. Out: [`Moved`]. A core is
-//! assumed to cache [`PRIVATE_CACHE`] bytes, the figure that programs are cut for: the rows of a call, the strips of columns,
-//! and the blocks that two passes share stay below it where they can. Cached data is not read again. Rows above that
-//! size are, in every pass, and the buffers of such rows count as memory as well. Partial results of blocks (8 bytes
-//! per 4,064 elements) are not counted.
+//! In: the bodies, phases and traversal of a program, and a geometry. Out: [`Moved`]. A core is assumed to cache
+//! [`PRIVATE_CACHE`] bytes, the size that the blocks of programs are chosen for: the rows of a call, the strips of
+//! columns, and the blocks that two passes share stay below it where they can. Cached data is not read from memory
+//! again. A row above that size is read again in every pass, and its buffers count as memory as well. Partial results
+//! of blocks (8 bytes per 4,064 elements) are not counted.
 
 use crate::hardware::PRIVATE_CACHE;
 use thalweg_kernel::{
     Access, AccessClass, AccessGeometry, AccessPattern, Body, MapGeometry, Moved, Nest, Node, NodeId, Store, Stream,
 };
 
-/// Accesses that a body loads from, each with whether it is a gather.
+/// Loads of a body from operands: the index of the access, and whether the load is a gather.
 pub fn loads(body: &Body) -> Vec<(usize, bool)> {
     let of = |node: &Node| match *node {
         Node::Load { access } => Some((access as usize, false)),
@@ -28,7 +28,7 @@ pub fn each_point(access: &Access) -> bool {
     access.class != AccessClass::Uniform && !access.per_row
 }
 
-/// Flags of the nodes that vary from point to point of a row.
+/// For each node of a body, whether its value varies from point to point of a row.
 pub fn varying(body: &Body) -> Vec<bool> {
     let mut varies: Vec<bool> = Vec::with_capacity(body.nodes.len());
     for (i, node) in body.nodes.iter().enumerate() {
@@ -41,8 +41,8 @@ pub fn varying(body: &Body) -> Vec<bool> {
     varies
 }
 
-/// Bytes per point that the loops load and store through the first `lines` accesses; a store that combines also loads.
-/// `counts` selects the accesses that count, `gathers` the gather nodes.
+/// Bytes that the loops load, and bytes that they store, per point, through the first `lines` accesses. A store that
+/// combines also loads. `counts` selects the accesses that count, `gathers` the gather nodes.
 pub fn issued(
     body: &Body,
     lines: usize,
@@ -64,7 +64,8 @@ pub fn issued(
     (loaded + combined, stores().map(|s| size(s.access as usize)).sum())
 }
 
-/// Address pattern of an access: any element, by its map, or by strides.
+/// Address pattern of an access: any element (a gather), positions of its index map, or strides, which `steps` returns
+/// together with the base offset.
 pub fn way(gathered: bool, at: &AccessGeometry, steps: impl FnOnce() -> (isize, Vec<isize>)) -> AccessPattern {
     match &at.map {
         _ if gathered => AccessPattern::Anywhere,
