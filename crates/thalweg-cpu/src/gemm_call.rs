@@ -1,9 +1,9 @@
-//! Argument blocks of the GEMM and GEMV micro-kernels: a tile of sums, terms of one row, or dot products.
+//! Argument blocks of the GEMM and GEMV micro-kernels: tiles, streams and dot products (see `gemm/microkernels.rs`).
 //!
 //! Emitted code (`isa/gemm.rs`) reads these words by their offsets; the portable loops take the same arguments.
 
-/// Arguments of a tile: `to[i, j] = from[i, j] + Σ left[i, p]·right[p, j]`, without `from` if that is null. Strides are
-/// in bytes.
+/// Arguments of a tile kernel: `to[i, j] = from[i, j] + Σ left[i, p]·right[p, j]`, without `from` if that is null.
+/// Strides are in bytes; a *term* is an index `p` of the K dimension.
 #[repr(C)]
 pub struct TileArgs {
     /// Address of the first element of A.
@@ -18,7 +18,7 @@ pub struct TileArgs {
     pub right_term: isize,
     /// Number of terms.
     pub terms: usize,
-    /// Address of the accumulators of earlier terms, or null.
+    /// Address of the sums of earlier blocks of terms, or null for the first block.
     pub from: *const u8,
     /// Stride between rows of `from`.
     pub from_row: isize,
@@ -32,8 +32,8 @@ pub struct TileArgs {
     pub bits: u64,
 }
 
-/// Arguments of a stream kernel (GEMV of one row): `sums[j] = sums[j] + Σ left[p]·right[p, j]`, one chain per sum,
-/// starting from 0 at the first terms of a block.
+/// Arguments of a stream kernel (GEMV of one row): `sums[j] = sums[j] + Σ left[p]·right[p, j]`. Each sum is one chain,
+/// which starts from 0 at the first terms of a block.
 #[repr(C)]
 pub struct StreamArgs {
     /// Address of the elements of A, contiguous.
@@ -42,7 +42,7 @@ pub struct StreamArgs {
     pub right: *const u8,
     /// Stride between terms of B, in bytes.
     pub right_term: isize,
-    /// Address of the accumulators, contiguous.
+    /// Address of the accumulators, which are contiguous and are updated in memory.
     pub sums: *mut u8,
     /// Number of columns.
     pub columns: usize,
@@ -52,8 +52,8 @@ pub struct StreamArgs {
     pub bits: u64,
 }
 
-/// Arguments of dot products of lines whose terms are contiguous in both factors: `sums[i, j] = Σ left[i, p]·right[p,
-/// j]`. Each sum has as many chains (lanes) as fit 64 bytes; a tree of halves adds them up.
+/// Arguments of a dot-product kernel, for rows of A and columns of B with contiguous terms: `sums[i, j] = Σ left[i,
+/// p]·right[p, j]`. Each sum has as many chains (lanes) as fit 64 bytes; a tree of halves adds them up.
 #[repr(C)]
 pub struct DotArgs {
     /// Address of the first element of A, whose elements are as wide as the accumulators.
@@ -72,7 +72,7 @@ pub struct DotArgs {
     pub sums_row: isize,
 }
 
-/// Number of chains per sum of [`DotArgs`] for elements of type `W`: 64 bytes of them.
+/// Number of chains (lanes) per sum of [`DotArgs`] for accumulators of type `W`: 64 bytes of them.
 pub const fn lanes<W>() -> usize {
     64 / size_of::<W>()
 }

@@ -1,10 +1,10 @@
-//! GEMM: products of several rows and columns, block by block.
+//! Blocked GEMM: products of several rows and columns.
 //!
 //! In: a product and its block sizes from `blocking`. Out: sums. A task owns a block of rows and some columns, and
-//! carries their sums through all terms: in registers within a block of terms, in its own memory between blocks. So a
+//! carries their sums through all of K: in registers within a block of terms, in its own memory between blocks. So a
 //! result is written once, and tiles are passed to the epilogue on the thread that computed them. Terms are counted in
-//! groups ([`Scheme::GROUP`]). Panels of the right factor are packed for all tasks first, unless there is only one
-//! block of rows, or the factor is small enough to be read in place.
+//! groups ([`Scheme::GROUP`]). Panels of B are packed for all tasks first, unless there is only one block of rows, or B
+//! is small enough to be read in place.
 
 use super::blocking::{Blocking, Right, Sizes, blocking, even};
 use super::pack::Cuts;
@@ -16,7 +16,7 @@ use crate::threads::Threads;
 use std::ops::Range;
 use std::ptr;
 
-/// Number of columns in a packed chunk: a thread packs these for all tasks, of one block of terms.
+/// Number of columns of a chunk of B (by one block of terms), the unit in which threads pack B for all tasks.
 const PACKED_COLUMNS: usize = 128;
 
 /// Runs a product of several rows and columns.
@@ -56,7 +56,7 @@ pub unsafe fn run<T: Scheme>(p: &Product<'_, T>, threads: &Threads) {
     });
 }
 
-/// Number of chunks in which `columns` columns are packed.
+/// Number of chunks in which `columns` columns of B, of `k` groups of terms, are packed.
 pub fn parts(columns: usize, k: usize) -> usize {
     columns.div_ceil(PACKED_COLUMNS) * k.div_ceil(TERMS)
 }
@@ -85,7 +85,7 @@ pub unsafe fn pack_part<T: Scheme>(
     unsafe { right.pack(lines, terms, cuts, to.wrapping_add(at)) };
 }
 
-/// Inputs of [`blocking`] for a product.
+/// Collects the inputs of [`blocking`] for a product.
 fn sizes<T: Scheme>(p: &Product<'_, T>, threads: usize) -> Sizes {
     Sizes {
         m: p.m,
@@ -101,7 +101,7 @@ fn sizes<T: Scheme>(p: &Product<'_, T>, threads: usize) -> Sizes {
     }
 }
 
-/// Range of terms in block `number`.
+/// Range of terms in block `number` of the K dimension.
 fn block(k: usize, number: usize) -> Range<usize> {
     number * TERMS..((number + 1) * TERMS).min(k)
 }
@@ -133,7 +133,8 @@ unsafe fn tasks<T: Scheme>(
     });
 }
 
-/// Panels packed for all tasks: the columns that they contain, and their number of terms.
+/// Panels of B that are packed for all tasks: the range of columns that they contain, their number of terms, and their
+/// address.
 struct Panels<W> {
     of: Range<usize>,
     k: usize,
@@ -149,7 +150,7 @@ struct Own<T: Scheme> {
     lead: usize,
 }
 
-/// Computes some rows of some columns, one block of columns after the other.
+/// Runs one task: computes a rectangle of c over all terms, one block of columns after the other.
 ///
 /// # Safety
 /// The promises of [`super::Gemm`] hold for these elements of c.
@@ -191,7 +192,7 @@ unsafe fn task_of<T: Scheme>(
     });
 }
 
-/// Multiplies one block of terms and adds the products to a block of accumulators.
+/// Adds the products of one block of terms to a block of accumulators; packs the operands as the blocking says.
 ///
 /// # Safety
 /// As for [`task_of`]; blocks of terms come in order.
@@ -266,7 +267,7 @@ unsafe fn terms_of<T: Scheme>(
     }
 }
 
-/// Address of a panel of B, and the bytes between its terms.
+/// Address of a panel of B, in place or packed, and the bytes between its terms.
 fn right_of<T: Scheme>(
     p: &Product<'_, T>,
     b: &Blocking,

@@ -1,5 +1,5 @@
-//! Block sizes of a product: a pure function of its sizes, the micro-kernel and the number of threads. They do not
-//! change the bits of the result.
+//! Block sizes of a GEMM: a pure function of its sizes, the micro-kernel and the number of threads. They do not change
+//! the bits of the result.
 
 use super::TERMS;
 use crate::hardware::PRIVATE_CACHE;
@@ -9,12 +9,13 @@ use crate::tunable::TUNABLES;
 use std::any::TypeId;
 
 /// Nanoseconds per fused multiply-add of f32 on one thread, packing included (measured on Zen 3 with AVX2: 75 to 92
-/// GFLOP/s, bf16 alike); f64 takes twice that. An instruction that adds several products takes as long for all of them
-/// (measured on Zen 5 with AVX-512).
+/// GFLOP/s, bf16 alike); f64 takes twice that. An instruction that adds several products to a sum takes as long as one
+/// that adds a single product (measured on Zen 5 with AVX-512).
 const NS_PER_MULTIPLY: f64 = 0.024;
-/// Nanoseconds per multiply-add of integers (measured there: 60 billion operations a second of i32, 44 of i8).
+/// Nanoseconds per multiply-add of integers (measured like [`NS_PER_MULTIPLY`]: 60 billion operations a second of i32,
+/// 44 of i8).
 const NS_PER_INT_MULTIPLY: f64 = 0.04;
-/// Nanoseconds per byte of the matrix in a GEMV (measured there, out of cache: 0.04 to 0.05).
+/// Nanoseconds per byte of the matrix in a GEMV (measured like [`NS_PER_MULTIPLY`], out of cache: 0.04 to 0.05).
 const NS_PER_BYTE: f64 = 0.045;
 
 /// Estimated nanoseconds that one thread takes for one product.
@@ -37,7 +38,7 @@ pub enum Right {
     Direct,
     /// Panels that each task packs for itself, one block at a time.
     Own,
-    /// Panels that all threads pack for all tasks, this many columns at a time.
+    /// Panels that all threads pack for all tasks. The number is the columns that are packed at a time.
     Shared(usize),
 }
 
@@ -48,13 +49,14 @@ pub struct Sizes {
     pub n: usize,
     /// Number of groups of terms ([`Scheme::GROUP`]).
     pub k: usize,
-    /// Bytes of an accumulator, which are also those of a slot.
+    /// Bytes of an accumulator, and of a packed slot.
     pub size: usize,
     /// Maximum rows and columns of a tile.
     pub tile: [usize; 2],
-    /// Bytes between terms of B, if its slots are contiguous across columns.
+    /// Stride in bytes between terms of B, if its columns are contiguous in memory (B is row-major).
     pub right_rows: Option<isize>,
-    /// Bytes between lines, or terms, of A, if its slots are contiguous across terms, or lines.
+    /// Stride in bytes of A, if one of its dimensions is contiguous: between rows, if the terms of a row are contiguous
+    /// (A is row-major), or between terms, if rows are (column-major).
     pub left_rows: Option<isize>,
     /// Whether all of B is already packed.
     pub packed: bool,
@@ -66,23 +68,23 @@ pub struct Sizes {
 /// Block sizes of a product.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Blocking {
-    /// Rows and columns whose accumulators are completed before the next block begins.
+    /// Rows and columns of a block of c, whose accumulators are completed before the next block begins.
     pub rows: usize,
     pub columns: usize,
-    /// Number of tasks per block of rows.
+    /// Number of tasks that divide the columns of each block of rows.
     pub groups: usize,
     pub right: Right,
-    /// Whether elements of A are read in place.
+    /// Whether A is read in place instead of packed.
     pub left_direct: bool,
     /// Whether packed rows of A are retained for all terms, from one block of columns to the next.
     pub keeps_left: bool,
 }
 
-/// Minimum bytes of a row of B that a task packs at a time: memory reaches its bandwidth only in long contiguous
-/// ranges.
+/// Minimum bytes of each row of B that a task packs at a time ([`Right::Own`]): memory reaches its bandwidth only in
+/// long contiguous ranges.
 const OWN_BYTES: usize = 4 << 10;
 
-/// Whether cache lines at this stride map to few cache sets.
+/// Whether `count` cache lines at this stride in bytes map to few cache sets and evict each other.
 fn aliases(stride: isize, count: usize) -> bool {
     count > 4 && stride % 1024 == 0
 }
@@ -116,7 +118,7 @@ pub fn blocking(s: &Sizes) -> Blocking {
         false if row_blocks == 1 || s.k * s.size * least_shared > 4 * most_shared => Right::Own,
         false => Right::Shared(shared.min(s.n.next_multiple_of(tile_columns))),
     };
-    // The packed right columns of a task, or the sums passed to an epilogue, stay in the second-level cache. Sums that
+    // A task's own packed columns of B, or the sums passed to an epilogue, stay in the second-level cache. Sums that
     // are stored are read once per block of terms, and prefetched.
     let columns = match right {
         Right::Own => (PRIVATE_CACHE / 2 / (terms.max(1) * s.size)).max(OWN_BYTES / s.size),
@@ -130,7 +132,7 @@ pub fn blocking(s: &Sizes) -> Blocking {
     };
     // A few tasks per thread, of at least a few panels each.
     let wanted = if s.threads == 1 { 1 } else { (4 * s.threads).div_ceil(row_blocks) };
-    // Each packs its rows of the left factor by itself.
+    // Each task packs its rows of A by itself.
     let packs = if left_direct {
         usize::MAX
     } else {
@@ -142,8 +144,8 @@ pub fn blocking(s: &Sizes) -> Blocking {
     Blocking { rows, columns, groups, right, left_direct, keeps_left }
 }
 
-/// Number of groups per block of rows, between the minimum wanted and the maximum possible, for which all threads
-/// finish together. Nine tasks occupy two threads for the time of ten; twelve for that of twelve.
+/// Number of tasks per block of rows, between the minimum wanted and the maximum possible, that leaves threads idle for
+/// the shortest time. Nine tasks occupy two threads for the time of ten; twelve for that of twelve.
 fn filling(threads: usize, row_blocks: usize, [wanted, most]: [usize; 2]) -> usize {
     let fewest = wanted.min(most).max(1);
     let idle = |groups: usize| {

@@ -1,9 +1,10 @@
-//! GEMV by rows: products with one row. Reading the matrix dominates the time, so each thread reads its own columns
-//! once, in memory order.
+//! GEMV: products with one row (a vector times the matrix B). Reading the matrix dominates the time, so each thread
+//! reads its own columns once, in memory order.
 //!
 //! Rows of the matrix are streamed, a few terms at a time, into sums in the first-level cache. If each column is
 //! contiguous (column-major), or the matrix is narrow or computed, small rectangles are packed first. If there are too
-//! few columns to fill a vector, blocks of terms are computed side by side instead: their sums are independent.
+//! few columns to fill a vector, blocks of terms are computed side by side in the lanes instead: their sums are
+//! independent.
 
 use super::microkernels::MAX_STREAM_TERMS;
 use super::pack::{self, Cuts, Strided};
@@ -21,14 +22,14 @@ use std::ptr;
 /// faster: 4,096 columns of f32 measured 15 % faster than 2,048, though the accumulators of this and earlier blocks
 /// fill a first-level cache.
 const COLUMNS: usize = 4096;
-/// Number of blocks of terms computed side by side.
+/// Number of blocks of terms that are computed side by side, one per lane, if there are too few columns.
 const SIDE_BY_SIDE: usize = 16;
-/// Number of terms processed for one tile of columns before the next tile, so that columns are read in long contiguous
-/// ranges.
+/// Number of terms of a column-major matrix processed for one tile of columns before the next tile, so that columns are
+/// read in long contiguous ranges.
 const TERMS_PER_TILE: usize = 16 * TERMS;
-/// Number of these terms that are transposed at a time, sized for the first-level cache.
+/// Number of terms of a column-major matrix transposed at a time, sized for the first-level cache.
 const TRANSPOSED_TERMS: usize = TERMS;
-/// Number of terms packed at a time if rows of the matrix are packed.
+/// Number of terms packed at a time if the matrix is narrow, computed, or strided in both dimensions.
 const PACKED: usize = 8;
 
 /// Runs a product with one row.
@@ -51,7 +52,7 @@ pub unsafe fn run<T: Scheme>(p: &Product<'_, T>, threads: &Threads) {
     });
 }
 
-/// Number of columns that a thread takes at a time.
+/// Number of columns of a chunk, the unit of work of a thread.
 pub fn chunk(n: usize, threads: usize) -> usize {
     let wanted = if threads == 1 { 1 } else { 2 * threads };
     n.div_ceil(wanted).next_multiple_of(64).min(COLUMNS)
@@ -95,7 +96,7 @@ struct Own<T: Scheme> {
     packed: *mut T::Slot,
 }
 
-/// Computes columns of a matrix whose rows are streamed, in place or packed.
+/// Computes columns by streaming rows of the matrix, in place or packed.
 ///
 /// # Safety
 /// As for [`columns_of`], whose memory this is.
@@ -120,7 +121,8 @@ unsafe fn rows<T: Scheme>(p: &Product<'_, T>, columns: &Range<usize>, own: &Own<
     }
 }
 
-/// Adds terms to the accumulators of a block, from rows with contiguous columns.
+/// Adds `terms` terms to the accumulators of a block of terms, from rows with contiguous columns. With `first`, the
+/// accumulators start from 0.
 ///
 /// # Safety
 /// These terms of these columns are readable, and the sums are writable.
@@ -214,7 +216,7 @@ unsafe fn dots<T: Scheme>(p: &Product<'_, T>, columns: &Range<usize>, own: &Own<
     }
 }
 
-/// Adds the sums of a block to those of the blocks before it.
+/// Adds the sums of a block of terms to the totals of the blocks before it.
 ///
 /// # Safety
 /// Both have `count` elements and do not overlap.
@@ -257,7 +259,7 @@ unsafe fn finish<T: Scheme>(p: &Product<'_, T>, columns: Range<usize>, sums: *mu
     }
 }
 
-/// Computes a product of few columns and many terms.
+/// Computes a product of few columns and many terms: sums of blocks of terms in parallel, then their totals in order.
 ///
 /// # Safety
 /// As for [`run`].
@@ -290,7 +292,7 @@ unsafe fn few_columns<T: Scheme>(p: &Product<'_, T>, threads: &Threads) {
     });
 }
 
-/// Computes the sums of some blocks of terms of one column.
+/// Computes the sums of a range of blocks of terms of one column, and stores one sum per block.
 ///
 /// # Safety
 /// As for [`run`]; `to` has space for the sums of all blocks.
@@ -340,7 +342,7 @@ unsafe fn blocks_as_lines<T: Scheme>(from: Strided<T::Element>, terms: usize, to
     }
 }
 
-/// Computes the chain of each of the blocks packed side by side.
+/// Computes the sums of up to [`SIDE_BY_SIDE`] blocks of terms packed side by side, one chain per lane.
 ///
 /// # Safety
 /// Both sides have [`SIDE_BY_SIDE`] blocks; `to` has space for the sums of those that have terms.

@@ -1,13 +1,14 @@
 //! GEMV by dot products: a few rows times columns with contiguous terms, such as `x @ w.t()` with one row, or `a @ x`
 //! with one column.
 //!
-//! In: such a product, with free order ([`super::Numbers::free`]). Out: its sums. Reading the right factor
-//! dominates the time, so it is read in place, once, a few columns at a time from end to end. Always true, for every
-//! number of threads and every engine: terms are taken in blocks of [`BLOCK`]; a block has as many lanes as fit 64
-//! bytes, term `p` (of schemes with groups, group `p`) goes to lane `p` modulo their number, and a lane is one chain of
-//! fused multiply-adds over ascending terms; lanes are added in halves (of 16 lanes, `l` and `l + 8`, then `l + 4`, …)
-//! and blocks in order. Remaining terms, too few for all lanes, are one chain that is added last. So the error of an
-//! f32 stays below (BLOCK/16 + k/BLOCK + 20)·u·Σ|x·y|.
+//! In: such a product, with free order ([`super::Numbers::free`]). Out: its sums. Reading B dominates the time, so it
+//! is read in place, once, a few columns at a time from end to end.
+//!
+//! Always true, for every number of threads and every engine: terms are taken in blocks of [`BLOCK`]. A block has as
+//! many lanes as fit 64 bytes; term `p` (of schemes with groups, group `p`) goes to lane `p` modulo their number, and a
+//! lane is one chain of fused multiply-adds over ascending terms. Lanes are added in halves (of 16 lanes, `l` and
+//! `l + 8`, then `l + 4`, …), and blocks in order. Remaining terms, too few for all lanes, are one chain that is added
+//! last. So the error of an f32 sum stays below (BLOCK/16 + k/BLOCK + 20)·u·Σ|x·y|.
 
 use super::microkernels::DOT_ROWS;
 use super::pack::{Cuts, Strided};
@@ -18,12 +19,12 @@ use crate::simd::{Job, Shared, dispatch};
 use crate::threads::Threads;
 use std::ops::Range;
 
-/// Terms accumulated in lanes before the lanes are added up.
+/// Number of terms accumulated in lanes before the lanes are added up.
 const BLOCK: usize = 4096;
-/// Maximum columns at a time, of any engine.
+/// Maximum number of columns that a micro-kernel of any engine computes at a time.
 const MAX_COLUMNS: usize = 8;
 
-/// The right factor, if the product is computed by dot products.
+/// Returns operand B if the product is computed by dot products, else `None`.
 pub fn lines<T: Scheme>(p: &Product<'_, T>) -> Option<Strided<T::Element>> {
     match p.right.operand {
         Operand::Strided(r) if takes::<T>(p.free, [p.m, p.right.k], r.term) => Some(r),
@@ -31,13 +32,13 @@ pub fn lines<T: Scheme>(p: &Product<'_, T>) -> Option<Strided<T::Element>> {
     }
 }
 
-/// Whether a product of `m` rows and `k` terms, whose right factor is in memory with stride `step` between terms, is
-/// computed by dot products. Needs a free order (that of integers is always free).
+/// Whether a product of `m` rows and `k` terms, whose operand B is in memory with stride `step` between terms, is
+/// computed by dot products. This needs a free order of sums, which integers always have.
 pub fn takes<T: Scheme>(free: bool, [m, k]: [usize; 2], step: isize) -> bool {
     (free || !T::Sum::FLOAT) && m <= DOT_ROWS && step == 1 && k >= lanes::<T::Sum>() * T::GROUP
 }
 
-/// Runs a product.
+/// Runs a product by dot products.
 ///
 /// # Safety
 /// The promises of [`super::Gemm`] hold; `right` is from [`lines`].
@@ -123,7 +124,7 @@ unsafe fn columns_of<T: Scheme>(
     }
 }
 
-/// The slots of the left factor's rows, and the slots between rows: in place, or packed into `room`.
+/// Returns the address of A's rows as slots, in place or packed into `room`, and the stride between rows in slots.
 ///
 /// # Safety
 /// The promises of [`super::Gemm`] hold; there is space for the rows, [`row_stride`] each.
@@ -141,12 +142,12 @@ unsafe fn rows_of<T: Scheme>(p: &Product<'_, T>, room: *mut T::Slot) -> (*const 
     }
 }
 
-/// Slots between packed rows: each row begins at a cache line.
+/// Stride in slots between packed rows of A: each row begins at a cache line.
 fn row_stride(k: usize) -> usize {
     k.next_multiple_of(64)
 }
 
-/// Remaining slots, too few for all lanes; the last one may be padded with zero terms.
+/// Loop over the remaining slots of each line, too few for all lanes; the last slot may be padded with zero terms.
 struct Rest<T: Scheme> {
     left: Strided<T::Slot>,
     right: Strided<T::Element>,
@@ -154,7 +155,7 @@ struct Rest<T: Scheme> {
     terms: usize,
     /// Rows and columns.
     sizes: [usize; 2],
-    /// Row-major.
+    /// Address of the sums, row-major; the products of the remaining slots are added to them.
     sums: Shared<T::Sum>,
 }
 

@@ -1,9 +1,9 @@
-//! Micro-kernels of contractions: a tile of sums over a block of terms, terms of one row added into sums in memory, and
-//! dot products of lines with contiguous terms.
+//! Micro-kernels of GEMM and GEMV. *Tile*: a register tile of sums over a block of terms. *Stream*: a few terms of one
+//! row, added to sums in memory. *Dots*: dot products of lines with contiguous terms.
 //!
-//! In: addresses, strides in bytes, counts. Out: sums. Emitted code runs them for floats, and for bytes if the machine
-//! has an instruction set that the emitter supports; portable code runs them elsewhere, and for other integers. "Terms"
-//! here means groups of terms ([`Scheme::GROUP`]). Always true: a sum is one chain of fused multiply-adds
+//! In: addresses, strides in bytes, counts. Out: sums. If the machine has an instruction set that the emitter supports,
+//! floats and groups of bytes run as emitted code; everything else runs as portable code. "Terms" here means groups of
+//! terms ([`Scheme::GROUP`]). Always true: a sum is one chain of fused multiply-adds
 //! ([`Scheme::dot`]) from 0 over ascending terms (for dot products, as many chains as fit 64 bytes), so all
 //! implementations give the same bits; elements outside `rows`, `columns` and `terms` are not accessed.
 
@@ -22,7 +22,8 @@ use {
     std::sync::OnceLock,
 };
 
-/// Sixteen words of ones, then sixteen zeros: a window of it is a mask for any number of lanes of the longest vector.
+/// Table of lane masks: 16 words of all ones, then 16 zeros. The 64 bytes from a suitable offset on are the mask of any
+/// number of leading lanes of a vector of up to 64 bytes.
 #[repr(align(32))]
 struct Masks([u32; 32]);
 static MASKS: Masks = {
@@ -35,12 +36,12 @@ static MASKS: Masks = {
     Masks(m)
 };
 
-/// Mask of the first `lanes` lanes of `size` bytes, as a vector in memory and as bits.
+/// Mask of the first `lanes` lanes, of `size` bytes each: the address of a vector of words, and a bit mask.
 fn mask(lanes: usize, size: usize) -> (*const u8, u64) {
     (MASKS.0.as_ptr().cast::<u8>().wrapping_add(64 - lanes * size), (1 << lanes) - 1)
 }
 
-/// Micro-kernels of a scheme.
+/// Micro-kernels of a scheme on an engine, and the tile sizes that they support.
 pub struct Kernels<T> {
     #[cfg(unix)]
     emitted: Option<(Isa, Arithmetic)>,
@@ -52,7 +53,7 @@ pub struct Kernels<T> {
 }
 
 impl<T: Scheme> Kernels<T> {
-    /// Micro-kernels of an engine.
+    /// Selects the micro-kernels of an engine: emitted ones, or portable ones.
     pub fn new(choice: Choice) -> Kernels<T> {
         const { assert!(size_of::<T::Slot>() == size_of::<T::Sum>()) };
         #[cfg(unix)]
@@ -71,8 +72,8 @@ impl<T: Scheme> Kernels<T> {
         }
     }
 
-    /// Runs a tile of `rows` × `columns`, each at least 1 and at most those of `self`. With `along_terms`, the left
-    /// factor's terms are contiguous, else its rows.
+    /// Runs a tile of `rows` × `columns`, each at least 1 and at most the maximum in `self`. With `along_terms`, the
+    /// terms of a row of A are contiguous, else its rows.
     ///
     /// # Safety
     /// All elements that the arguments describe are readable, those of `to` writable, and nobody else writes them or
@@ -98,7 +99,8 @@ impl<T: Scheme> Kernels<T> {
         unsafe { portable::tile::<T>(rows, columns, args) };
     }
 
-    /// Adds `terms` terms, 1 to [`MAX_STREAM_TERMS`], into `args.columns` sums; with `first`, the sums start from 0.
+    /// Adds `terms` terms, 1 to [`MAX_STREAM_TERMS`], of one row to `args.columns` sums; with `first`, the sums start
+    /// from 0.
     ///
     /// # Safety
     /// As for [`Kernels::tile`].
@@ -128,8 +130,8 @@ impl<T: Scheme> Kernels<T> {
         portable::DOT_COLUMNS
     }
 
-    /// Computes dot products of lines: `rows` from 1 to [`DOT_ROWS`], and either as many columns as
-    /// [`Kernels::dot_columns`] says, or one.
+    /// Computes the dot products of `rows` rows, 1 to [`DOT_ROWS`], with `columns` columns: one, or exactly
+    /// [`Kernels::dot_columns`].
     ///
     /// # Safety
     /// As for [`Kernels::tile`].
@@ -155,7 +157,7 @@ impl<T: Scheme> Kernels<T> {
     }
 }
 
-/// The emitter's arithmetic for a scheme, if it supports it.
+/// Returns the emitter's arithmetic for a scheme; `None` if the emitter does not support the scheme.
 #[cfg(unix)]
 fn arithmetic<T: Scheme>() -> Option<Arithmetic> {
     match TypeId::of::<T>() {
@@ -175,14 +177,15 @@ const _: () = assert!(DOT_ROWS == gemm::MAX_DOT_ROWS && gemm::DOT_BYTES == 64);
 /// Maximum number of terms of [`Kernels::stream`].
 pub const MAX_STREAM_TERMS: usize = 8;
 
-/// Number of kernel forms per instruction set and arithmetic.
+/// Number of micro-kernel forms (tile sizes, stream lengths, dot-product sizes) per instruction set and arithmetic.
 #[cfg(unix)]
 const FORMS: usize = STREAMS + 2 * gemm::MAX_STREAM_TERMS + 2 * 4 * gemm::MAX_DOT_ROWS;
-/// Index of the first stream kernel; tiles come before it.
+/// Index of the first stream kernel in the table of forms; tile kernels precede it, dot-product kernels follow.
 #[cfg(unix)]
 const STREAMS: usize = gemm::TILE_VECTORS * 4 * gemm::MAX_TILE_ROWS;
 
-/// The code of a form, emitted when first requested. `None` if the operating system provides no executable memory.
+/// Returns the code of a micro-kernel form, emitted on first request. `None` if the operating system provides no
+/// executable memory.
 #[cfg(unix)]
 fn emitted(isa: Isa, arithmetic: Arithmetic, form: Form) -> Option<&'static Micro> {
     static EMITTED: [[[OnceLock<Option<Micro>>; FORMS]; 4]; Isa::COUNT] =

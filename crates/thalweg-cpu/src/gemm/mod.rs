@@ -1,15 +1,17 @@
 //! Matrix products (GEMM, GEMV): `c[b, i, j] = Σ left[b, i, p] · right[b, p, j]`.
 //!
-//! In: sizes, two factors that are in memory or are computed as they are packed, and a destination for the sums. Out:
-//! the sums, stored or passed to an epilogue one tile at a time. Always true, for every element of c whatever its
-//! index, the number of threads, the engine, the layout of the factors and the epilogue: terms are taken in blocks of
-//! [`TERMS`]; within a block, one chain of fused multiply-adds starts at 0 and runs over ascending terms; the sums of
-//! blocks are added in order. (Integers wrap, so their order is not observable.) If the order is free, two other orders
-//! exist: `gemv_dots` describes that of a few rows times columns with contiguous terms; and bf16 is taken in pairs of
-//! terms if there is an instruction for it ([`Pairs`]): a block then has as many pairs, and a step of a chain adds the
-//! products of a pair.
+//! In: sizes, two operands that are in memory or are computed as they are packed (a fused prologue), and a destination
+//! for the sums. Out: the sums, stored or passed to an epilogue one tile at a time.
 //!
-//! Several products with the same right factor may pack it once for all of them ([`Packing`]).
+//! A *term* is an index `p` of the K dimension; a *line* is a row of operand A (`left`) or a column of operand B
+//! (`right`). Always true, for every element of c whatever its index, the number of threads, the engine, the layout of
+//! the operands and the epilogue: terms are taken in blocks of [`TERMS`]; within a block, one chain of fused
+//! multiply-adds starts at 0 and runs over ascending terms; the sums of blocks are added in order. (Integers wrap, so
+//! their order is not observable.) If the order is free, two other orders exist. `gemv_dots` describes the order for a
+//! few rows times columns with contiguous terms. And if the machine has an instruction for pairs of bf16 terms
+//! ([`Pairs`]), a block has [`TERMS`] pairs, and a step of a chain adds the products of a pair.
+//!
+//! Several products with the same operand B may pack it once for all of them ([`Packing`]).
 //!
 //! `microkernels` selects the micro-kernels, emitted (`isa/gemm.rs`) or portable; `pack` packs factors into panels;
 //! `blocking` chooses the block sizes, `blocked` runs them; `gemv` and `gemv_dots` run products with one row or column,
@@ -40,12 +42,12 @@ use std::any::TypeId;
 use std::ops::Range;
 use thalweg_ir::DType;
 
-/// Number of terms (or groups of terms) per block of a sum. Part of the definition of a product: another number rounds
-/// differently.
+/// Number of terms (or groups of terms) per block of the K dimension. It is part of the definition of a product:
+/// another block size rounds differently.
 pub const TERMS: usize = 256;
 
-/// Matrix operand of a GEMM (called *factor* in names), of `lines` × `terms`. Lines of the left operand A are rows i,
-/// lines of the right operand B are columns j.
+/// Matrix operand of a GEMM (called *factor* in names), of lines × terms. Lines of the left operand A are rows i, lines
+/// of the right operand B are columns j.
 pub enum Factor<'a> {
     /// Operand in memory, with strides.
     Strided {
@@ -63,20 +65,20 @@ pub enum Factor<'a> {
         /// Writer that stores the elements of a block to an address, densely in the operand's dtype, in rows that begin
         /// the given number of elements apart.
         write: Write<'a>,
-        /// Whether such a row is a line, with contiguous terms; otherwise it is a term of all lines.
+        /// Whether a row that `write` stores is a line with contiguous terms; otherwise it is one term of all lines.
         terms_last: bool,
-        /// Memory layout, if the operand is in memory after all, with several dimensions of lines or terms: panels are
-        /// packed from there.
+        /// Memory layout, if the prologue only copies elements from memory (a convolution's windows, a merged view):
+        /// panels are then packed from memory without calling `write`.
         grid: Option<&'a Grid>,
     },
-    /// Right operand B that [`Packing`] packed whole, for products of several rows and columns. A product uses its
-    /// first columns and terms.
+    /// Operand B that [`Packing`] packed whole before, for products of several rows and columns. A product uses the
+    /// first of the packed columns and terms.
     Packed {
         /// Address of the first panel.
         first: *const u8,
         /// Number of columns packed.
         n: usize,
-        /// Number of terms packed. A product has all of them, or whole groups.
+        /// Number of terms packed. A product uses all of them, or a multiple of [`Scheme::GROUP`].
         k: usize,
     },
 }
@@ -95,7 +97,8 @@ pub struct Block {
     pub terms: Range<usize>,
 }
 
-/// A finished rectangle of sums. The tiles of a contraction cover each element of c exactly once.
+/// A finished rectangle of accumulators, as an epilogue receives it. The tiles of a contraction cover each element of c
+/// exactly once.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tile {
     /// Index of the product, row-major over the batch dimensions.
@@ -128,11 +131,11 @@ pub struct Gemm<'a> {
     pub numbers: Numbers,
     /// Sizes of the batch dimensions.
     pub batch: Vec<usize>,
-    /// Number of rows.
+    /// Number of rows of A and c.
     pub m: usize,
-    /// Number of columns.
+    /// Number of columns of B and c.
     pub n: usize,
-    /// Number of terms.
+    /// Number of terms of a sum (the K dimension).
     pub k: usize,
     /// Left operand A, of `m` lines.
     pub left: Factor<'a>,
@@ -145,16 +148,17 @@ pub struct Gemm<'a> {
 // SAFETY: its addresses are only read, or each element is written by one thread, as its constructor promised.
 unsafe impl Sync for Gemm<'_> {}
 
-/// Arithmetic of a product.
+/// Element types of a product, and the order of its sums.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Numbers {
     /// Dtype of the operands and of the stored result.
     pub dtype: DType,
-    /// Whether the order of a sum may depend on more than its length (never on the number of threads).
+    /// Whether a sum may be computed in another order than the module's default (never one that depends on the number
+    /// of threads).
     pub free: bool,
-    /// Set if the factors are bytes that were converted to `dtype`, i32: grids that are strided ([`Grid::strides`]).
-    /// Bytes of the left factor are signed, those of the right one as given. Only if [`Choice::quads`] says that there
-    /// is an instruction for them.
+    /// Set if both operands are bytes in memory that a prologue converts to `dtype`, i32; both are then grids with
+    /// single strides ([`Grid::strides`]). Bytes of A are signed; the value is the signedness of B's bytes. Only set if
+    /// the machine has an instruction for them ([`Choice::quads`]).
     pub bytes: Option<Signs>,
 }
 
@@ -167,7 +171,7 @@ pub enum Signs {
     Unsigned,
 }
 
-/// Runs code with the [`Scheme`] for these numbers on an engine.
+/// Evaluates `$run` with the type `$t` bound to the [`Scheme`] that an engine uses for these [`Numbers`].
 macro_rules! by_numbers {
     ($numbers:expr, $isa:expr, $t:ident => $run:expr) => {{
         macro_rules! with {
@@ -208,7 +212,7 @@ pub fn run(c: &Gemm<'_>, isa: Choice, threads: &Threads) {
 /// Layout of an operand B that is packed whole, for several products to share.
 #[derive(Clone, Copy, Debug)]
 pub struct Packing {
-    /// Arithmetic of the products.
+    /// Element types of the products that will read it.
     pub numbers: Numbers,
     /// Number of columns of B.
     pub n: usize,
@@ -233,7 +237,7 @@ impl Packing {
         by_numbers!(self.numbers, self.isa, T => blocked::parts(self.n, groups::<T>(self.k)))
     }
 
-    /// Packs chunk `number` of a factor of one product.
+    /// Packs chunk `number` of an operand B.
     ///
     /// # Safety
     /// The promises of [`Gemm`] hold for this factor, which is not yet packed; there are [`Packing::bytes`]
@@ -257,12 +261,12 @@ pub fn with_factors<T>(bytes: usize, work: impl FnOnce(*mut u8) -> T) -> T {
 #[derive(Clone, Copy)]
 enum Operand<'a, T> {
     Strided(Strided<T>),
-    /// Computed into blocks in which either terms or lines are contiguous.
+    /// Computed by a prologue into blocks in which either terms or lines are contiguous.
     Computed {
         write: Write<'a>,
         batch: usize,
         terms_last: bool,
-        /// Memory layout from which it can be packed; `None` if it has to be computed.
+        /// Memory layout from which the operand can be packed; `None` if it has to be computed.
         grid: Option<At<'a, T>>,
     },
     /// Packed whole, as [`Factor::Packed`].
@@ -273,12 +277,12 @@ enum Operand<'a, T> {
     },
 }
 
-/// Matrix operand of one product, with the data that packing needs.
+/// Matrix operand of one product of a batch, with the parameters of its packing.
 struct Side<'a, T: Scheme> {
     operand: Operand<'a, T::Element>,
     /// Number of terms.
     k: usize,
-    /// Whether the sign bits of its bytes are flipped when they are packed.
+    /// Whether packing flips the sign bits of the operand's bytes: see [`Scheme::OFFSET`].
     offset: bool,
 }
 
@@ -291,14 +295,14 @@ struct Product<'a, T: Scheme> {
     left: Side<'a, T>,
     right: Side<'a, T>,
     kernels: Kernels<T>,
-    /// Whether the order of a sum is free: see [`Numbers::free`].
+    /// Whether sums may be computed in another order: see [`Numbers::free`].
     free: bool,
     result: Result<'a>,
-    /// Estimated nanoseconds on one thread.
+    /// Estimated nanoseconds that one thread takes for the product.
     ns: f64,
 }
 
-/// Number of groups that `terms` terms fill, the last one perhaps partly.
+/// Number of groups of [`Scheme::GROUP`] terms in `terms` terms; the last group may be partial.
 fn groups<T: Scheme>(terms: usize) -> usize {
     terms.div_ceil(T::GROUP)
 }
@@ -306,12 +310,12 @@ fn groups<T: Scheme>(terms: usize) -> usize {
 /// Destination of the accumulators of one product.
 #[derive(Clone, Copy)]
 enum Result<'a> {
-    /// Stores them row-major from this address.
+    /// Stores the accumulators row-major, from this address on.
     Store(Shared<u8>),
     Tiles {
         take: &'a (dyn Fn(Tile) + Sync),
         batch: usize,
-        /// Whether the operands are swapped, so that rows of the product are columns of c.
+        /// Whether A and B were swapped (cᵀ = Bᵀ·Aᵀ), so that rows of the product are columns of c.
         turned: bool,
     },
 }
@@ -337,7 +341,7 @@ impl Result<'_> {
         let sums = sums.cast_const().cast();
         match *self {
             Result::Tiles { take, batch, turned: false } => take(Tile { batch, rows, columns, sums, lead }),
-            // The one row of the product is the one column of c.
+            // The single row of the swapped product is the single column of c.
             Result::Tiles { take, batch, turned: true } => {
                 take(Tile { batch, rows: columns, columns: rows, sums, lead: 1 });
             }
@@ -412,7 +416,7 @@ impl<'a, T: Scheme> Product<'a, T> {
     }
 }
 
-/// The factor of product `batch`.
+/// Returns the operand of product `batch`: applies the batch strides, or selects the block writer's batch.
 fn operand<'a, T: Copy>(factor: &'a Factor<'a>, sizes: &[usize], batch: usize) -> Operand<'a, T> {
     match factor {
         Factor::Strided { first, batch: strides, line, term } => {
@@ -445,7 +449,8 @@ impl<T: Copy> Operand<'_, T> {
 }
 
 impl<T: Scheme> Product<'_, T> {
-    /// Correction added to the sums of a row ([`Scheme::amends`]).
+    /// Correction that is added to the sums of a row because B's bytes were packed with flipped signs
+    /// ([`Scheme::amends`]).
     fn amends(&self, row: usize) -> T::Sum {
         if T::OFFSET { T::amends(self.left.total(row)) } else { T::Sum::ZERO }
     }
@@ -524,7 +529,8 @@ impl<T: Scheme> Side<'_, T> {
         }
     }
 
-    /// Returns a rectangle in place, or computes it into `staging`, which has space for 16 lines and terms more.
+    /// Returns a rectangle of the operand in place, or computes it into `staging`, which has space for 16 more lines
+    /// and terms than the rectangle.
     fn staged(&self, lines: Range<usize>, terms: Range<usize>, staging: *mut T::Element) -> Strided<T::Element> {
         match self.operand {
             Operand::Strided(from) => from.from(lines.start, terms.start),

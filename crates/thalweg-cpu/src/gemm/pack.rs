@@ -1,7 +1,8 @@
-//! Packing of factors into panels: the micro-kernel's read order, in slots as wide as sums.
+//! Packing of GEMM operands into panels, which have the order in which micro-kernels read, in slots as wide as
+//! accumulators.
 //!
-//! In: a rectangle of a factor, lines by terms, with any strides. Out: for each term, or group of terms
-//! ([`Scheme::GROUP`]), the slots of `panel` lines, contiguous; lines and terms that the factor lacks are 0. Always
+//! In: a rectangle of an operand, lines by terms, with any strides. Out: for each term, or group of terms
+//! ([`Scheme::GROUP`]), the slots of `panel` lines, contiguous; lines and terms that the operand lacks are 0. Always
 //! true: values are preserved (widening is exact), and only elements of the rectangle are read.
 
 use crate::number::{Number, Scheme, Wide};
@@ -25,8 +26,9 @@ impl<T: Copy> Strided<T> {
     }
 }
 
-/// Terms copied before the next panel's, if lines are contiguous: enough to fill a few cache lines of a panel, and few
-/// enough that rows of the factor are read nearly from end to end. A multiple of the group of every scheme.
+/// Number of terms copied to one panel before the next panel, if lines are contiguous: enough to fill a few cache lines
+/// of a panel, and few enough that rows of the operand are read nearly from end to end. A multiple of every
+/// [`Scheme::GROUP`].
 const TERMS_PER_COPY: usize = 8;
 
 /// Division of lines into panels of at most `most` lines.
@@ -34,18 +36,18 @@ const TERMS_PER_COPY: usize = 8;
 pub struct Cuts {
     lines: usize,
     most: usize,
-    /// Line at which the second-last panel ends, if the last two panels split their lines evenly.
+    /// Index of the line at which the second-last panel ends, if the last two panels split their lines evenly.
     shared: Option<usize>,
 }
 
 impl Cuts {
-    /// Full panels, but for the last.
+    /// Division into panels of `most` lines each, except for the last.
     pub fn whole(lines: usize, most: usize) -> Cuts {
         Cuts { lines, most, shared: None }
     }
 
-    /// Like [`Cuts::whole`], but if the last panel has few lines, it takes some of the one before it: a micro-kernel
-    /// with few rows is latency-bound on its own sums.
+    /// Like [`Cuts::whole`], but if the last panel has at most half of `most` lines, it takes some lines of the panel
+    /// before it: a micro-kernel with few rows is latency-bound on its own sums.
     pub fn balanced(lines: usize, most: usize) -> Cuts {
         let rest = lines % most;
         let short = lines > most && rest > 0 && 2 * rest <= most;
@@ -62,7 +64,7 @@ impl Cuts {
         self.lines.div_ceil(self.most)
     }
 
-    /// First line, and number of lines, of a panel.
+    /// Index of the first line of a panel, and its number of lines.
     pub fn get(self, panel: usize) -> (usize, usize) {
         let (start, end) = (panel * self.most, ((panel + 1) * self.most).min(self.lines));
         match self.shared {
@@ -91,7 +93,7 @@ pub unsafe fn panels<T: Scheme>(from: Strided<T::Element>, cuts: Cuts, terms: us
     }
 }
 
-/// Packs one panel of `width` lines, padded to `panel` lines.
+/// Packs one panel of `width` lines, padded with zeros to `panel` lines.
 ///
 /// # Safety
 /// As for [`panels`].
@@ -119,7 +121,7 @@ pub unsafe fn part<T: Scheme>(from: Strided<T::Element>, width: usize, terms: us
     }
 }
 
-/// Packs one slot per line from terms that do not fill a group.
+/// Packs the last, partial group of terms: one slot per line, padded with zeros.
 ///
 /// # Safety
 /// These terms of the lines are readable, and `to` has space for the slots.
@@ -205,7 +207,7 @@ pub fn total(bytes: &[i8]) -> i64 {
     dispatch(Total(bytes))
 }
 
-/// Packs element by element, whole groups of terms.
+/// Loop that packs a panel element by element, in whole groups of terms.
 struct Each<T: Scheme> {
     from: Strided<T::Element>,
     width: usize,
@@ -232,7 +234,7 @@ impl<T: Scheme> Job for Each<T> {
     }
 }
 
-/// Packs contiguous lines of a full panel, whole groups of terms.
+/// Packs a full panel whose lines are contiguous in memory, in whole groups of terms.
 ///
 /// # Safety
 /// As for [`part`]; the panel has one of the widths below.
@@ -271,7 +273,8 @@ unsafe fn whole_lines<T: Scheme>(from: Strided<T::Element>, terms: usize, panel:
     }
 }
 
-/// Packs contiguous terms, whole groups of them: squares are transposed in registers if the machine has AVX2.
+/// Packs a panel whose terms are contiguous in memory, in whole groups: transposes square blocks in registers if the
+/// machine has AVX2.
 ///
 /// # Safety
 /// As for [`part`], but the panel is not padded after its lines.
@@ -300,7 +303,7 @@ pub unsafe fn transposed<T: Scheme>(
     }
 }
 
-/// Widens narrow floats, a few terms at a time, and then transposes them.
+/// Packs narrow floats with contiguous terms: widens up to 64 terms at a time into a block, and transposes that.
 ///
 /// # Safety
 /// As for [`part`].
@@ -341,11 +344,11 @@ unsafe fn widened<T: Scheme>(from: Strided<T::Element>, width: usize, terms: usi
     }
 }
 
-/// A rectangle with contiguous terms, or groups of terms, at any alignment.
+/// Shape of a rectangle whose terms (or groups of terms) are contiguous, at any alignment, and of its panel.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy)]
 struct Rows {
-    /// Bytes between lines.
+    /// Stride between lines, in bytes.
     line: isize,
     width: usize,
     terms: usize,
@@ -357,8 +360,8 @@ mod x86 {
     use super::Rows;
     use std::arch::x86_64::*;
 
-    /// Terms of 4 bytes to prefetch ahead: four cache lines of each line of the factor, since the hardware prefetcher
-    /// does not follow so many short streams.
+    /// Prefetch distance, in terms of 4 bytes: four cache lines ahead in each line of the operand, since the hardware
+    /// prefetcher does not follow so many short streams.
     const AHEAD: usize = 64;
 
     /// Calls `strip` with the number of lines left and their address until all are processed; `strip` returns how many
@@ -371,7 +374,7 @@ mod x86 {
         }
     }
 
-    /// Copies the remaining terms of some lines, which fill no square, element by element.
+    /// Copies the last terms of some lines, too few for a square block, element by element.
     ///
     /// # Safety
     /// As for [`super::part`].
@@ -385,7 +388,7 @@ mod x86 {
         }
     }
 
-    /// Transposes elements of 4 bytes.
+    /// Transposes a rectangle of 4-byte elements into a panel.
     ///
     /// # Safety
     /// As for [`super::part`], and the machine has AVX2.
@@ -403,7 +406,7 @@ mod x86 {
         });
     }
 
-    /// Transposes `N` lines (even, or 1); returns `N`.
+    /// Transposes `N` lines of 4-byte elements (`N` is even, or 1); returns `N`.
     ///
     /// # Safety
     /// As for [`four_bytes`].
@@ -461,7 +464,7 @@ mod x86 {
         ]
     }
 
-    /// Transposes elements of 8 bytes.
+    /// Transposes a rectangle of 8-byte elements into a panel.
     ///
     /// # Safety
     /// As for [`super::part`], and the machine has AVX2.
@@ -477,7 +480,7 @@ mod x86 {
         });
     }
 
-    /// Transposes `N` lines; returns `N`.
+    /// Transposes `N` lines of 8-byte elements; returns `N`.
     ///
     /// # Safety
     /// As for [`eight_bytes`].

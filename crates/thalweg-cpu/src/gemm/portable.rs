@@ -1,16 +1,16 @@
-//! Micro-kernels of `microkernels.rs` in portable Rust: for arithmetic that the emitter does not support, and for other
-//! processors.
+//! Portable Rust implementation of the micro-kernels in `microkernels.rs`, for arithmetic and processors that the
+//! emitter does not support.
 //!
-//! The compiler vectorises them over the columns; the chain of each sum is that of the emitted code.
+//! The compiler vectorises them over the columns; each sum is the same chain of operations as in emitted code.
 
 use crate::gemm_call::{DotArgs, StreamArgs, TileArgs, lanes};
 use crate::number::{Number, Scheme, Wide};
 use crate::simd::{Job, dispatch};
 
-/// Maximum rows and columns of a tile.
+/// Maximum rows and columns of a portable tile.
 pub const ROWS: usize = 4;
 pub const COLUMNS: usize = 16;
-/// Columns whose lanes are accumulated at a time.
+/// Number of columns that the portable dot-product kernel computes at a time.
 pub const DOT_COLUMNS: usize = 1;
 
 /// Portable form of `Kernels::tile`.
@@ -46,7 +46,7 @@ pub unsafe fn tile<T: Scheme>(rows: usize, columns: usize, args: &TileArgs) {
     dispatch(Tile::<T> { rows, columns, args, scheme: std::marker::PhantomData });
 }
 
-/// Computes a rectangle of a tile, from a row and a column on.
+/// Computes `rows × columns` sums of a tile, from position `[row, column]` on.
 ///
 /// # Safety
 /// As for [`tile`].
@@ -92,7 +92,7 @@ fn widened<W: Wide, const N: usize>(sums: [[W; COLUMNS]; N]) -> [[W; COLUMNS]; R
     std::array::from_fn(|i| if i < N { sums[i] } else { [W::ZERO; COLUMNS] })
 }
 
-/// Computes the chains of `N` rows.
+/// Computes the sums of `N` rows by [`COLUMNS`] columns over all terms; `right` reads the columns of a term.
 ///
 /// # Safety
 /// As for [`tile`].
@@ -210,7 +210,7 @@ pub unsafe fn dots<T: Scheme>(rows: usize, columns: usize, args: &DotArgs) {
     }
 }
 
-/// Slot `n` of a line of a right factor read in place; terms past the end are 0.
+/// Slot `n` of a line of an operand B that is read in place instead of packed; terms past the end are 0.
 #[inline(always)]
 pub fn lying<T: Scheme>(line: &[T::Element], n: usize) -> T::Slot {
     let zero = T::Element::narrow(Wide::ZERO);

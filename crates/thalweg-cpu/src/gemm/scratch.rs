@@ -1,14 +1,14 @@
 //! Scratch memory that a thread retains between contractions, so that panels do not page-fault on every call.
 //!
-//! A block is taken out of its slot while it is in use: a contraction nested in another one (in the prologue of a
-//! factor) gets a new block. Its contents are those of the last use.
+//! A block is taken out of its thread-local cell while it is in use: a contraction nested in another one (in the
+//! prologue of an operand) gets a new block. A block is not cleared between uses.
 
 use crate::memory::HostMemory;
 use std::cell::Cell;
 use std::ptr::NonNull;
 use thalweg_runtime::Memory;
 
-/// Maximum bytes of a block that is retained: a thread must not hold the panels of its largest product for ever.
+/// Maximum bytes of a block that a thread retains: it must not hold the panels of its largest product for ever.
 const MAX_RETAINED_BYTES: usize = 32 << 20;
 
 /// Memory aligned to a cache line, or to a huge page.
@@ -42,14 +42,14 @@ impl Drop for Block {
     }
 }
 
-/// Purpose of a block; each thread has one slot per purpose.
+/// Purpose of a block of scratch memory; each thread retains one block per purpose.
 #[derive(Clone, Copy)]
 pub enum Use {
     /// Panels of B, shared by all threads of a launch.
     Shared = 0,
     /// Panels and accumulators of the thread itself.
     Own = 1,
-    /// Elements that are computed, or widened, before they are packed.
+    /// Elements of an operand that are computed, or widened, before they are packed.
     Staging = 2,
     /// Packed B operands, shared by all products of a launch.
     Factors = 3,
@@ -59,7 +59,7 @@ thread_local! {
     static BLOCKS: [Cell<Block>; 4] = Default::default();
 }
 
-/// Calls `work` with `bytes` bytes of scratch memory.
+/// Calls `work` with at least `bytes` bytes of uninitialised scratch memory of the calling thread.
 pub fn with<T>(purpose: Use, bytes: usize, work: impl FnOnce(*mut u8) -> T) -> T {
     let mut block = BLOCKS.with(|b| b[purpose as usize].take());
     let done = work(block.hold(bytes));

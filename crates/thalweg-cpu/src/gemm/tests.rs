@@ -15,7 +15,7 @@ trait Element: Number<Wide: PartialEq + Debug> {
     const DTYPE: DType;
     /// Random value.
     fn any(rng: &mut Lcg) -> Self;
-    /// Sums in pairs (in order, and in lanes) if a free order of this type takes groups of terms.
+    /// Expected sums if a free order of this type takes groups of terms: in the default order, and in lanes.
     fn in_groups(_sizes: [usize; 4], _factors: [&[Self]; 2]) -> Option<[Vec<Self::Wide>; 2]> {
         None
     }
@@ -54,7 +54,7 @@ impl Element for Bf16 {
     }
 }
 
-/// Slots of a line.
+/// Packs a line of terms into slots of a scheme.
 fn slots<S: Scheme>(line: &[S::Element]) -> Vec<S::Slot> {
     let zero = S::Element::narrow(Wide::ZERO);
     line.chunks(S::GROUP).map(|group| S::slot(|term| group.get(term).copied().unwrap_or(zero))).collect()
@@ -113,7 +113,7 @@ enum Lies {
     ByLines,
     /// The lines of a term are contiguous.
     ByTerms,
-    /// Every third element, from the last one backwards.
+    /// Strided: every third element, from the last one backwards.
     Backwards,
     /// Computed by a closure, in rows of lines or of terms.
     Computed { terms_last: bool },
@@ -126,7 +126,7 @@ const WAYS: [Lies; 5] = [
     Lies::Computed { terms_last: true },
 ];
 
-/// A factor in some layout; all other elements are `hole`.
+/// Memory that holds an operand in some layout; all other elements are `hole`.
 struct Laid<T> {
     memory: Vec<T>,
     first: usize,
@@ -165,7 +165,8 @@ struct Way {
 }
 
 impl Way {
-    /// Whether float sums use lanes: few rows, or one column, times lines with contiguous terms.
+    /// Whether float sums are expected in lanes (`gemv_dots`): few rows, or one column, times lines with contiguous
+    /// terms.
     fn in_lanes<T: Element>(&self, [_, m, n, k]: [usize; 4]) -> bool {
         let (rows, lines, lies) = if n == 1 && m > 1 { (1, m, self.left) } else { (m, n, self.right) };
         let neighbours = matches!(lies, Lies::ByLines) || (matches!(lies, Lies::ByTerms) && lines == 1);
@@ -173,7 +174,7 @@ impl Way {
         self.free && T::Wide::FLOAT && rows <= 4 && neighbours && k >= 64 / size_of::<T::Wide>() * group
     }
 
-    /// Whether sums use pairs.
+    /// Whether sums are expected in pairs of bf16 terms.
     fn in_groups<T: Element>(&self) -> bool {
         self.free && T::DTYPE == DType::BF16 && self.isa.pairs()
     }
@@ -281,7 +282,7 @@ where
     }
 }
 
-/// A sum as bits.
+/// Bits of a sum, compared instead of its value.
 struct Bits(u64);
 macro_rules! bits {
     ($($t:ty, |$x:ident| $bits:expr;)*) => {$(

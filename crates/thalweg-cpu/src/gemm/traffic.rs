@@ -1,8 +1,8 @@
-//! Memory traffic of contractions with factors in memory: the block sizes of `blocked` and `gemv`, counted.
+//! Memory traffic of contractions with operands in memory, computed from the block sizes of `blocked` and `gemv`.
 //!
 //! In: sizes, strides, and whether the order of sums is free. Out: bytes between memory and the private caches of the
-//! cores. Packed data counts if it does not stay there. A factor counts as often as tasks read it, unless the whole
-//! product fits.
+//! cores. Packed panels count if they exceed the private caches. An operand counts as often as tasks read it, unless
+//! the whole product fits the private caches.
 
 use super::blocking::{Right, Sizes, blocking, estimate_ns};
 use super::microkernels::Kernels;
@@ -15,7 +15,8 @@ use std::any::TypeId;
 use thalweg_ir::DType;
 use thalweg_kernel::{MatmulGeometry, Moved};
 
-/// Matrix operand: bytes of one product's distinct elements, and the number of products that share them.
+/// Matrix operand: bytes of its distinct elements in one product, the number of products of the batch that share them,
+/// and its strides in elements.
 #[derive(Clone, Copy)]
 struct Side {
     bytes: usize,
@@ -24,7 +25,7 @@ struct Side {
     term: isize,
 }
 
-/// Memory traffic of a launch.
+/// Memory traffic of a launch of a contraction.
 pub fn moves(numbers: Numbers, geometry: &MatmulGeometry, isa: Choice, threads: &Threads) -> Moved {
     // A plan may have products of bool, which fail when they are run.
     let numbers = if numbers.dtype == DType::Bool { Numbers { dtype: DType::I8, ..numbers } } else { numbers };
@@ -66,7 +67,8 @@ fn typed<T: Scheme>(free: bool, g: &MatmulGeometry, isa: Choice, threads: &Threa
     }
 }
 
-/// Bytes read by a GEMV: the matrix once, the rows once per chunk of columns.
+/// Bytes read by a GEMV: the matrix once, and the row once, or once per chunk of columns if it exceeds the private
+/// caches.
 fn of_row(row: Side, matrix: Side, n: usize, threads: usize) -> usize {
     let again = if row.bytes <= PRIVATE_CACHE { 1 } else { n.div_ceil(gemv::chunk(n, threads)) };
     row.bytes * again + matrix.bytes

@@ -1,17 +1,17 @@
-//! Packing of elements of 4 bytes by masked AVX-512 vectors.
+//! Packing of 4-byte elements of a grid by masked AVX-512 vectors.
 //!
 //! In: the runs of a panel's lines and, for each tap, which lines are inside the limits. Out: the panel, one vector at
-//! a time. Each run that overlaps the vector is one load under its mask, merged into the lanes of the others. Lines
-//! with stride 2 are the even lanes of two loads. Always true: lanes outside a mask are not read.
+//! a time. Each run that overlaps a vector is one masked load, merged into the lanes of the other runs. Lines with
+//! stride 2 are the even lanes of two loads. Always true: lanes outside a mask are not read.
 
 use super::terms::StridedRun;
 use crate::number::{Number, Wide};
 use std::any::TypeId;
 
-/// Lanes of a vector.
+/// Number of 4-byte lanes of an AVX-512 vector.
 const LANES: usize = 16;
 
-/// Whether panels of these elements, with this stride between lines, are packed by masked vectors.
+/// Whether panels of elements of type `T`, with this stride between lines, are packed by masked vectors.
 pub(super) fn takes<T: Number>(step: isize) -> bool {
     #[cfg(target_arch = "x86_64")]
     if TypeId::of::<T>() == TypeId::of::<T::Wide>() && size_of::<T>() == 4 && matches!(step, 1 | 2) {
@@ -30,7 +30,8 @@ pub(super) fn bits<W: Wide>(value: W) -> u32 {
     unsafe { std::mem::transmute_copy(&value) }
 }
 
-/// Mask of a vector, and the masks of the two loads whose even lanes it takes for stride 2.
+/// Masks of one load: `own` selects the destination lanes; for lines of stride 2, `pair` are the masks of the two loads
+/// whose even lanes are taken.
 #[derive(Clone, Copy, Default)]
 struct Lanes {
     own: u16,
@@ -47,23 +48,24 @@ impl Lanes {
     }
 }
 
-/// Loads of the vectors of a panel.
+/// Masked loads of which the vectors of a panel are composed.
 #[derive(Default)]
 pub(super) struct Vectors {
-    /// Elements of a panel (`room`), and lines of the current one (`width`).
+    /// Capacity of a panel in lines (`room`), and lines of the current panel (`width`).
     room: usize,
     width: usize,
     step: usize,
-    /// Loads per vector: equal for all vectors; unused loads have empty masks.
+    /// Number of loads per vector, equal for all vectors; unused loads have empty masks.
     each: usize,
-    /// Source offset of each load, for lane 0 of its vector as if the whole vector were in that run.
+    /// Source offset, in elements, of each load: where lane 0 of its vector would be if the run extended that far.
     offsets: Vec<isize>,
-    /// For each tap, the mask of each load.
+    /// Masks of each load, by tap, then by vector.
     masks: Vec<Lanes>,
 }
 
 impl Vectors {
-    /// Computes the loads of a panel of `(width, room, step)`. Without taps, all lines are inside.
+    /// Computes the loads of a panel of `width` lines of stride `step`, with capacity `room`. `inside` is the range of
+    /// lines inside the limits, by tap and run; if it is empty, all lines are inside.
     pub(super) fn set(
         &mut self,
         (width, room, step): (usize, usize, isize),
@@ -106,7 +108,8 @@ impl Vectors {
         }
     }
 
-    /// Packs the panel from terms with these offsets and taps (without taps, all have the first).
+    /// Packs the panel from terms with these offsets and taps (without taps, all terms have tap 0). Lines outside the
+    /// limits get the bits `outside`.
     ///
     /// # Safety
     /// [`takes`] returned true for the elements; those inside the limits are readable, and there is space for the
@@ -142,7 +145,7 @@ mod x86 {
     use super::{LANES, Lanes, Vectors, lanes};
     use std::arch::x86_64::*;
 
-    /// Packs with `EACH` loads per vector (0: a variable number) of lines with stride `STEP`.
+    /// Packs a panel with `EACH` loads per vector (0: a variable number) from lines with stride `STEP`.
     ///
     /// # Safety
     /// As for [`Vectors::fill`], and the machine has AVX-512 F.

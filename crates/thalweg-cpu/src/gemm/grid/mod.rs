@@ -1,10 +1,11 @@
-//! Factors in memory whose lines and terms have several dimensions: the windows of a convolution (implicit GEMM), or
+//! Operands in memory whose lines and terms have several dimensions: the windows of a convolution (implicit GEMM), or
 //! axes that a product has merged.
 //!
 //! In: sizes and strides of the lines and of the terms, both outermost first, and limits outside of which every element
-//! has the same value (the border of an image). Out: panels as those of `pack`, copied in runs of adjacent lines, or
-//! transposed from runs of adjacent terms. Unlike a factor computed by a body, it is packed directly, without an
-//! intermediate block. Always true: values are preserved (widening is exact), and only elements of the factor are read.
+//! has the same value (the border of an image). Out: panels like those of `pack`, copied in runs of adjacent lines, or
+//! transposed from runs of adjacent terms. Unlike an operand computed by a body, a grid is packed directly, without an
+//! intermediate block. Always true: values are preserved (widening is exact), and only elements of the operand are
+//! read.
 
 mod masked;
 mod panel;
@@ -28,20 +29,20 @@ pub struct Grid {
     pub dtype: DType,
     /// Address of the first element of each product of the batch (a virtual one if that element is outside).
     pub first: Vec<*const u8>,
-    /// Sizes and strides of the lines.
+    /// Size and stride of each dimension of the lines, outermost first.
     pub lines: Vec<(usize, isize)>,
-    /// Sizes and strides of the terms.
+    /// Size and stride of each dimension of the terms, outermost first.
     pub terms: Vec<(usize, isize)>,
-    /// Limits that the elements in memory satisfy: at most [`thalweg_ir::MAX_RANK`].
+    /// Limits that the elements in memory satisfy (an image's height and width); at most [`thalweg_ir::MAX_RANK`].
     pub limits: Vec<Limit>,
-    /// Value of all other elements, in the form of [`thalweg_ir::Scalar::to_bits`].
+    /// Value of the elements outside a limit (the padding), in the form of [`thalweg_ir::Scalar::to_bits`].
     pub outside: u64,
 }
 
-/// Bound on a coordinate that is linear in line and term indices.
+/// Valid range of a coordinate that is linear in line and term indices, such as the image row of a window's element.
 #[derive(Debug)]
 pub struct Limit {
-    /// Value of the coordinate at the first element of each product.
+    /// Value of the coordinate at the first element (line 0, term 0) of each product of the batch.
     pub first: Vec<i64>,
     /// Step of the coordinate for each dimension of the lines.
     pub lines: Vec<i64>,
@@ -63,8 +64,9 @@ pub struct At<'a, T> {
 }
 
 impl Grid {
-    /// Whether panels are packed from runs of terms: if lines are not contiguous, or only in shorter runs. Masked
-    /// vectors are fast for short runs of lines too, as long as few taps determine the masks.
+    /// Whether panels are transposed from runs of terms instead of copied from runs of lines: if lines are not
+    /// contiguous, or only in shorter runs than terms. Masked vectors are fast for short runs of lines too, as long as
+    /// few taps determine the masks.
     fn terms_are_neighbours<T: Number>(&self) -> bool {
         let (lines, terms) = (inner(&self.lines), inner(&self.terms));
         let masked = lines.0 >= 3 && masked::takes::<T>(lines.1) && TUNABLES.max_masked_taps.admits(self.taps());
@@ -72,14 +74,15 @@ impl Grid {
         !lines_run && terms.1 == 1 && terms.0 >= 4
     }
 
-    /// Number of taps, which is the period after which terms add the same steps to the limits' coordinates again.
+    /// Number of taps: distinct steps that terms add to the limits' coordinates (9 for a 3×3 window over any number of
+    /// channels).
     fn taps(&self) -> usize {
         let moves = |d: &usize| self.limits.iter().any(|l| l.terms[*d] != 0);
         let first = (0..self.terms.len()).find(moves).unwrap_or(self.terms.len());
         self.terms[first..].iter().map(|d| d.0).product()
     }
 
-    /// Strides between lines and between terms, if there is only one of each, and no limits.
+    /// Strides between lines and between terms, if each merge into one dimension and there are no limits.
     pub fn strides(&self) -> Option<[isize; 2]> {
         let both = [merged(&self.lines)?, merged(&self.terms)?];
         self.limits.is_empty().then_some(both)
@@ -112,7 +115,7 @@ impl<T: Copy> At<'_, T> {
 }
 
 impl<'a, T: Number> At<'a, T> {
-    /// Packs lines × terms into panels.
+    /// Packs a rectangle of lines × terms into panels.
     ///
     /// # Safety
     /// The rectangle is inside the factor, whose elements are readable, and `to` has space for the panels.

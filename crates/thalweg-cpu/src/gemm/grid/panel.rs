@@ -1,4 +1,4 @@
-//! Packing of a grid, one panel at a time.
+//! Packing of a grid ([`Grid`](super::Grid)), one panel at a time.
 //!
 //! In: terms, and the lines of a panel. Out: the panel. Runs of lines at a fixed stride are copied; runs of contiguous
 //! terms are transposed; elements outside the limits are filled in between. Elements of 4 bytes go by masked vectors if
@@ -13,11 +13,11 @@ use crate::simd::{Job, Shared, dispatch};
 use std::ops::Range;
 use thalweg_ir::MAX_RANK;
 
-/// Packer of panels, with data derived from the lines of the current panel.
+/// Packer of panels, with state derived from the lines of the current panel.
 pub(super) struct Panel<'a, T: Number> {
     of: At<'a, T>,
     terms: &'a Terms,
-    /// Lines that a panel has space for.
+    /// Capacity of a panel in lines.
     most: usize,
     /// Stride between the lines of a run.
     step: isize,
@@ -25,9 +25,9 @@ pub(super) struct Panel<'a, T: Number> {
     /// Number of lines of the current panel.
     width: usize,
     runs: Vec<StridedRun>,
-    /// For each run, the coordinates of the limits at its first line, without the terms' contribution.
+    /// For each run of lines, the coordinate of each limit at its first line, without the terms' contribution.
     at: Vec<i64>,
-    /// For each tap and each run, the range of lines inside all limits: first, and one past the last.
+    /// For each tap, then each run, the range of its lines inside all limits: first, and one past the last.
     inside: Vec<(u32, u32)>,
     vectors: Option<Vectors>,
 }
@@ -154,7 +154,7 @@ impl<'a, T: Number> Panel<'a, T> {
     }
 }
 
-/// Copies runs of lines, one term after the other.
+/// Loop that packs a panel by copying runs of lines, one term after the other.
 struct Copy<'p, 'a, T: Number> {
     panel: &'p Panel<'a, T>,
     to: Shared<T::Wide>,

@@ -1,14 +1,14 @@
 //! Terms of a grid, analysed once for all panels of a block of terms.
 //!
-//! In: a grid and a range of terms. Out: their offsets, and what each adds to the coordinates of the limits. Terms that
-//! add the same form one *tap*: a window of 3 × 3 over any number of channels has nine.
+//! In: a grid and a range of terms. Out: the terms' offsets, and the steps that each adds to the coordinates of the
+//! limits. Terms that add the same steps form one *tap*: a window of 3 × 3 over any number of channels has nine.
 
 use super::{Grid, Limit};
 use std::ops::Range;
 use thalweg_ir::MAX_RANK;
 
-/// A run of lines or terms at a fixed stride: index of the first in the panel, its offset, the length, and its
-/// row-major number in the grid.
+/// A run of lines or terms at a fixed stride: index of its first member in the panel (`place`), that member's offset in
+/// memory in elements, the length, and that member's row-major index in the grid (`number`).
 #[derive(Clone, Copy)]
 pub(super) struct StridedRun {
     pub(super) place: usize,
@@ -17,7 +17,7 @@ pub(super) struct StridedRun {
     pub(super) number: usize,
 }
 
-/// Linear function of a row-major number over these dimensions, given a step for each.
+/// Unravels a row-major index over these sizes, and returns the sum of `step(d)` times the index in dimension `d`.
 pub(super) fn stepped(sizes: &[(usize, isize)], step: impl Fn(usize) -> i64, mut number: usize) -> i64 {
     let mut at = 0;
     for (d, &(size, _)) in sizes.iter().enumerate().rev() {
@@ -27,12 +27,12 @@ pub(super) fn stepped(sizes: &[(usize, isize)], step: impl Fn(usize) -> i64, mut
     at
 }
 
-/// Offset of a row-major number over these dimensions.
+/// Offset in elements of a row-major index over these dimensions.
 fn offset(dims: &[(usize, isize)], number: usize) -> isize {
     stepped(dims, |d| dims[d].1 as i64, number) as isize
 }
 
-/// Offsets of a range of row-major numbers.
+/// Offsets in elements of a range of row-major indices.
 fn offsets(dims: &[(usize, isize)], range: Range<usize>) -> Vec<isize> {
     let mut all = Vec::with_capacity(range.len());
     for s in StridedRuns::new(dims, range) {
@@ -47,7 +47,7 @@ pub(super) fn inner(dims: &[(usize, isize)]) -> (usize, isize) {
     dims.last().copied().unwrap_or((1, 0))
 }
 
-/// Iterator over the runs, in the innermost dimension, of a range of row-major numbers.
+/// Iterator that cuts a range of row-major indices into runs in the innermost dimension.
 pub(super) struct StridedRuns<'a> {
     dims: &'a [(usize, isize)],
     at: usize,
@@ -96,12 +96,12 @@ impl Iterator for StridedRuns<'_> {
     }
 }
 
-/// The terms to pack: common to all panels.
+/// Analysis of the terms to pack, common to all panels.
 pub(super) struct Terms {
     pub(super) count: usize,
     /// Offset of each term, if panels are packed from runs of lines.
     pub(super) offsets: Vec<isize>,
-    /// Runs of terms, if panels are packed from those.
+    /// Runs of terms, if panels are transposed from them.
     pub(super) runs: Option<Vec<StridedRun>>,
     /// Tap of each term, if there are limits.
     pub(super) taps: Vec<u32>,
@@ -130,8 +130,8 @@ impl Terms {
     }
 }
 
-/// Range of those of `count` elements that are inside all limits; their coordinates start at `at` and advance by
-/// `steps`. Such elements are always contiguous.
+/// Range of the elements `0..count` that are inside all limits; the coordinates start at `at` and advance by `steps`
+/// from element to element. Such elements are always contiguous.
 #[inline]
 pub(super) fn within(
     limits: &[Limit],

@@ -4,7 +4,7 @@ use super::terms::within;
 use super::*;
 use crate::number::{Bf16, Wide};
 
-/// The border of images of 11 × 40 elements, and the stride of 3 × 2 windows over them.
+/// Test convolution: the border of images of 11 × 40 elements, and the stride of 3 × 2 windows over them.
 #[derive(Clone, Copy)]
 struct Windows {
     border: usize,
@@ -21,7 +21,7 @@ impl Windows {
         11 + 2 * self.border - 2
     }
 
-    /// The windows of 4 channels, for the second of two products.
+    /// Grid of the windows of 4 channels; it is valid for the second of two products.
     fn grid<T>(self, memory: &[T]) -> Grid {
         let Windows { border, step } = self;
         let first = memory.as_ptr().wrapping_offset(-(41 * border as isize));
