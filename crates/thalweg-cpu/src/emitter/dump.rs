@@ -1,7 +1,7 @@
-//! Listings of emitted code for people: the body, the instructions of each loop with their registers, and the machine
-//! code in a file beside them (`THALWEG_DUMP`).
+//! Readable listings of emitted code (`THALWEG_DUMP`): a text file with the body and the instructions of each loop with
+//! their registers, and a binary file with the machine code.
 //!
-//! `objdump -D -b binary -m i386:x86-64 -M intel FILE.bin` disassembles that file.
+//! `objdump -D -b binary -m i386:x86-64 -M intel FILE.bin` disassembles the binary file.
 
 use super::Isa;
 use super::Report;
@@ -11,10 +11,10 @@ use crate::vector::schedule::Program;
 use std::fmt::Write;
 use thalweg_kernel::Body;
 
-/// A loop of the code: title, instructions, register allocation.
+/// A loop to list: title, instructions, register allocation.
 pub type Listed<'a> = (String, &'a Program, &'a Allocation);
 
-/// Writes a compiled body to the dump folder, if there is one.
+/// Writes the listing and the machine code of a compiled body to the dump folder, if `THALWEG_DUMP` sets one.
 pub fn write(kind: &str, body: &Body, report: &Report, loops: &[Listed<'_>], code: &[u8]) {
     let name = format!("cpu-{:?}-{kind}", report.isa).to_lowercase();
     thalweg_runtime::dump(&name, || vec![("txt", listing(body, report, loops).into_bytes()), ("bin", code.to_vec())]);

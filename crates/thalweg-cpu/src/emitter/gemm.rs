@@ -1,11 +1,11 @@
-//! Published micro-kernels of matrix products.
+//! GEMM and GEMV micro-kernels as callable functions in executable memory.
 
 use crate::gemm_call::{DotArgs, StreamArgs, TileArgs};
 use crate::isa::gemm::{Arithmetic, Form};
 use crate::isa::pages::Code;
 use crate::isa::{GemmFunction, Isa};
 
-/// A published micro-kernel.
+/// Micro-kernel of a GEMM or GEMV in executable memory.
 pub struct Micro(Code);
 
 impl Micro {
@@ -22,8 +22,8 @@ impl Micro {
     /// Runs a tile kernel.
     ///
     /// # Safety
-    /// It was emitted as a tile kernel for an instruction set that the machine has, and the arguments describe memory
-    /// that may be read and written as its form does.
+    /// The micro-kernel was emitted as a tile kernel for an instruction set that the machine has, and the arguments
+    /// describe memory that may be read and written as the kernel's form does.
     pub unsafe fn tile(&self, args: &TileArgs) {
         // SAFETY: the code was emitted with this signature and published whole; it lives as long as `self`.
         let f: GemmFunction<TileArgs> = unsafe { std::mem::transmute(self.0.start()) };

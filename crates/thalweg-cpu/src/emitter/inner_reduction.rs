@@ -1,4 +1,4 @@
-//! Compilation of row bodies: all phases of a body in one function.
+//! Compilation of row bodies to machine code: all phases of a body in one function.
 
 use super::{Isa, Report, Unsupported, dump};
 use crate::isa::RowFunction;
@@ -13,9 +13,9 @@ use thalweg_kernel::{Body, Phases, phases};
 /// A compiled row body.
 pub struct CompiledInnerReduction {
     code: Code,
-    /// Phases that its calls run; values and buffers are numbered here.
+    /// Phases that a call runs; the indices of the row's values and buffers refer to this list.
     pub phases: Phases,
-    /// Facts about its code.
+    /// Statistics of the emitted code.
     pub report: Report,
 }
 

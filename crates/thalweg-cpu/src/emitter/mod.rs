@@ -1,8 +1,8 @@
 //! Compilation of map and row bodies to callable functions.
 //!
-//! In: a body and an instruction set. Out: published code, with a report. `vector` compiles the body up to its
-//! registers, the instruction set (`isa`) emits the function. Code depends on the body and the instruction set only;
-//! sizes, strides, addresses and scalars are arguments. docs/cpu-emitter.md has the design.
+//! In: a body and an instruction set. Out: code in executable memory, with a report. `vector` compiles the body up to
+//! register allocation, the instruction set (`isa`) encodes the function. Code depends on the body and the instruction
+//! set only; sizes, strides, addresses and scalars are arguments. docs/cpu-emitter.md has the design.
 
 mod dump;
 pub(crate) mod gemm;
@@ -23,18 +23,18 @@ use thalweg_kernel::Body;
 /// A compiled map body.
 pub struct Compiled {
     code: Code,
-    /// Facts about its code.
+    /// Statistics of the emitted code.
     pub report: Report,
 }
 
-/// Facts about compiled code.
+/// Statistics of compiled code.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Instruction set.
+    /// Instruction set of the code.
     pub isa: Isa,
     /// Number of points that one step of the loop computes.
     pub lanes: usize,
-    /// Unroll factor: copies of the step in the main loop (of phases: the largest).
+    /// Unroll factor: copies of the step in the main loop (for a row body, the largest of any phase).
     pub copies: usize,
     /// Number of instructions of one step.
     pub instructions: usize,
@@ -42,14 +42,14 @@ pub struct Report {
     pub bytes: usize,
     /// Number of values spilled to the frame in the main loop.
     pub spills: usize,
-    /// Whether a run may find lanes for the slow path, and so return false after it has written outputs. Then inputs
-    /// must be unchanged, and so must the previous contents of accumulating stores.
+    /// Whether a run may find lanes that need the slow path, and so return false after it has written outputs. The slow
+    /// path then needs unchanged inputs, and the previous contents of accumulating stores.
     pub rereads_inputs: bool,
     /// Time that compilation took.
     pub time: Duration,
 }
 
-/// Compiles a body for an instruction set that this machine has.
+/// Compiles a map body for an instruction set that this machine has.
 pub fn compile(body: &Body, isa: Isa) -> Result<Compiled, Unsupported> {
     compile_with(body, isa, Options::default())
 }
@@ -69,7 +69,7 @@ pub(crate) fn compile_with(body: &Body, isa: Isa, options: Options) -> Result<Co
     Ok(Compiled { code, report })
 }
 
-/// Assembles the machine code of a body.
+/// Assembles the machine code of a map body.
 pub(crate) fn assemble(body: &Body, isa: Isa, options: Options) -> Result<(Vec<u8>, Report), Unsupported> {
     let mut map = map::compile(body, isa.target(), options)?;
     let code = function::linear(&mut map, options.streaming).ok_or(Unsupported::TooLarge)?;

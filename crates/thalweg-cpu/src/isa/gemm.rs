@@ -1,58 +1,59 @@
-//! Micro-kernels of matrix products (`gemm/`): their arithmetics and forms.
+//! Forms and arithmetic of the emitted micro-kernels of matrix products (`gemm/`).
 //!
-//! A *tile* kernel (GEMM) holds a rectangle of sums in registers over a block of terms; a *stream* kernel (GEMV) adds
-//! several terms of one row into sums in memory; a *dots* kernel multiplies lines with contiguous terms, with
-//! [`DOT_BYTES`] bytes of lanes per sum. An instruction set assembles them as straight loops with fixed registers.
-//! Always true: in the first two, each sum is one chain of fused multiply-adds over ascending terms; in the third, each
-//! lane is. Lanes outside the mask are neither read nor written; `rows`, `vectors` and `columns` fit the registers
-//! ([`super::Isa::tile_rows`], [`super::Isa::dot_columns`]).
+//! A *term* is an index of the K dimension. A *tile* kernel (GEMM) holds a rectangle of sums in registers over a block
+//! of terms; a *stream* kernel (GEMV) adds several terms of one row into sums in memory; a *dots* kernel multiplies
+//! rows and columns with contiguous terms, with [`DOT_BYTES`] bytes of lanes per sum. An instruction set assembles them
+//! as simple loops with fixed registers. Always true: in tile and stream kernels, each sum is one chain of fused
+//! multiply-adds over ascending terms; in dots kernels, each lane is. Lanes outside the mask are neither read nor
+//! written; `rows`, `vectors` and `columns` fit the registers ([`super::Isa::tile_rows`], [`super::Isa::dot_columns`]).
 
-/// Maximum rows of a dots kernel.
+/// Maximum number of rows of A that a dots kernel multiplies at a time.
 pub const MAX_DOT_ROWS: usize = 4;
-/// Bytes of lanes per sum of a dots kernel.
+/// Total bytes of the lanes in which a dots kernel accumulates one sum: 16 lanes of f32.
 pub const DOT_BYTES: usize = 64;
-/// Maximum rows of a tile of any set.
+/// Maximum number of rows of a tile on any instruction set.
 pub const MAX_TILE_ROWS: usize = 14;
-/// Vectors per row of a tile.
+/// Maximum number of vectors in a row of a tile.
 pub const TILE_VECTORS: usize = 2;
-/// Maximum terms that a stream kernel adds at a time.
+/// Maximum number of terms that a stream kernel adds at a time.
 pub const MAX_STREAM_TERMS: usize = 8;
 
-/// Arithmetic of a step of a chain: adds the product of one element of each factor, or the products of a group of
-/// narrow elements of the same total width.
+/// Arithmetic of one accumulation step: adds the product of an element of A and an element of B, or the products of
+/// groups of narrow elements that are together as wide as the accumulator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Arithmetic {
-    /// f32.
+    /// Products and sums of f32.
     F32,
-    /// f64.
+    /// Products and sums of f64.
     F64,
-    /// Two bf16, accumulated in f32 (AVX512_BF16).
+    /// Two products of bf16, accumulated in f32 (`vdpbf16ps` of AVX512_BF16).
     Pairs,
-    /// Four bytes, signed in the left factor and unsigned in the right one, accumulated in i32 (AVX512_VNNI).
+    /// Four products of bytes, signed in A and unsigned in B, accumulated in i32 (`vpdpbusd` of AVX512_VNNI).
     Quads,
 }
 
-/// Parameters by which a function is specialised. Terms and elements mean groups for narrow types.
+/// Parameters for which a micro-kernel is specialised. For narrow types, terms and elements mean groups of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
-    /// Tile of `rows` rows of `vectors` vectors, the last one masked or whole. Elements of the left factor are
-    /// contiguous across its terms (`along_terms`), or across its lines, as in a packed panel.
+    /// Tile of `rows` rows of `vectors` vectors, the last of which is masked or whole. In A, the terms of a row are
+    /// contiguous (`along_terms`), or the rows of a term, as in a packed panel.
     Tile { rows: usize, vectors: usize, masked: bool, along_terms: bool },
-    /// Stream of `terms` terms of one row; the `first` terms of a chain do not read the sums.
+    /// Stream of `terms` terms of one row. With `first`, these are the first terms of a chain, and the sums in memory
+    /// are not read.
     Stream { terms: usize, first: bool },
-    /// Dot products of `rows` rows times `columns` columns, with this element layout.
+    /// Dot products of `rows` rows with `columns` columns; `right` is the element layout of B.
     Dots { rows: usize, columns: usize, right: Layout },
 }
 
 /// Element layout of operand B of a dots kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Layout {
-    /// Elements as wide as accumulators, or in groups of that width.
+    /// Slots: elements as wide as accumulators, or groups of narrow elements of that width.
     Slots,
     /// bf16 elements with f32 accumulators.
     Bf16,
     /// f16 elements with f32 accumulators.
     F16,
-    /// Signed bytes; 128 is added to each, which gives slots of unsigned bytes.
+    /// Groups of four signed bytes; the kernel adds 128 to each, which makes them unsigned.
     Offset,
 }

@@ -1,8 +1,9 @@
-//! Instruction sets: what each must provide to the emitter, one row a set.
+//! Instruction sets, and the functions that each must provide to the emitter.
 //!
-//! A set has a folder with its [`Target`] (facts for the machine-neutral stages of `vector`), the code around and of a
-//! step, and micro-kernels of matrix products. Adding one is such a folder, and a row in each `match` here. Sets are
-//! compiled on every machine, since encoding is plain arithmetic; `available` says which this machine runs.
+//! An instruction set has a folder with its [`Target`] (the description for the machine-neutral stages of `vector`),
+//! the encoder of linear code, and micro-kernels of matrix products. To add one, write such a folder, and add an arm to
+//! each `match` here. All sets are compiled into the crate on every machine, since encoding is plain arithmetic;
+//! `available` says which ones this machine can run.
 
 pub mod gemm;
 pub mod pages;
@@ -11,10 +12,10 @@ mod x86;
 #[cfg(all(test, target_arch = "x86_64"))]
 pub use x86::tests::gemm::assembled as gemm_functions;
 
-/// On machines of no set here, nothing is published.
+/// Placeholder function types for machines whose instruction set is not supported: no code is ever called there.
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) use abi::{GemmFunction, MapFunction, RowFunction};
-/// Types of published functions, in the calling convention of this machine.
+/// Types of emitted functions, in the calling convention of this machine.
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::abi::{GemmFunction, MapFunction, RowFunction};
 
@@ -27,7 +28,7 @@ use x86::Level;
 pub enum Isa {
     /// AVX2 with FMA, F16C and BMI2: 16 registers of 256 bits.
     Avx2,
-    /// AVX-512 F, DQ, BW and VL: 32 registers of 512 bits, 7 masks.
+    /// AVX-512 F, DQ, BW and VL: 32 registers of 512 bits, 7 usable mask registers.
     Avx512,
 }
 
@@ -39,7 +40,7 @@ mod abi {
 }
 
 impl Isa {
-    /// Number of instruction sets.
+    /// Number of supported instruction sets.
     pub(crate) const COUNT: usize = 2;
 
     fn level(self) -> Level {
@@ -54,12 +55,14 @@ impl Isa {
         self.level().available()
     }
 
-    /// Whether this machine multiplies pairs of bf16.
+    /// Whether this machine has `vdpbf16ps` (AVX512_BF16), which adds the products of pairs of bf16 to f32, and the
+    /// instruction set includes it.
     pub(crate) fn pairs(self) -> bool {
         self.level().pairs()
     }
 
-    /// Whether this machine multiplies groups of four bytes.
+    /// Whether this machine has `vpdpbusd` (AVX512_VNNI), which adds the products of groups of four bytes to i32, and
+    /// the instruction set includes it.
     pub(crate) fn quads(self) -> bool {
         self.level().quads()
     }
@@ -74,27 +77,27 @@ impl Isa {
         self.target().vector_bytes
     }
 
-    /// Maximum rows of a GEMM tile.
+    /// Maximum number of rows of a GEMM tile.
     pub(crate) fn tile_rows(self) -> usize {
         x86::gemm::rows(self.level())
     }
 
-    /// Columns of a dots kernel with `rows` rows.
+    /// Number of columns that a dots kernel with `rows` rows computes at a time.
     pub(crate) fn dot_columns(self, rows: usize) -> usize {
         x86::gemm::columns(self.level(), rows)
     }
 
-    /// Machine code of a GEMM micro-kernel.
+    /// Assembles the machine code of a GEMM micro-kernel.
     pub(crate) fn gemm(self, arithmetic: gemm::Arithmetic, form: gemm::Form) -> Vec<u8> {
         x86::gemm::assemble(self.level(), arithmetic, form)
     }
 
-    /// Name of a vector register that holds so many bytes, or of a mask register (0 bytes).
+    /// Name of a register for listings: of a vector of `bytes` bytes (`ymm3`), or of a mask register (0 bytes; `k3`).
     pub(crate) fn register(self, bytes: u8, number: u8) -> String {
         x86::register(bytes, number)
     }
 
-    /// Machine code of linear code.
+    /// Encodes linear code as machine code.
     pub(crate) fn encode(self, code: &Linear) -> Vec<u8> {
         x86::encode(self.level(), code)
     }

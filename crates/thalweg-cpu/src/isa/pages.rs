@@ -1,10 +1,10 @@
 //! Executable memory: never writable and executable through the same mapping.
 //!
-//! An [`Arena`] is a memory file mapped twice, once writable and once executable, so publishing a function is a copy.
-//! If memory files are unavailable, each function gets its own pages, which turn from writable to executable. Always
-//! true: a range is written once, before its [`Code`] exists, by the process that created the arena. (A forked child
-//! shares the file, so neither process may write where the other could run: ranges are not reused, a child creates its
-//! own arena, and an arena is unmapped when all its code is dropped.)
+//! An [`Arena`] is a memory file mapped twice, once writable and once executable. To *publish* a function, its bytes
+//! are copied to the writable mapping. If memory files are unavailable, each function gets its own pages, which turn
+//! from writable to executable. Always true: a range is written once, before its [`Code`] exists, by the process that
+//! created the arena. (A forked child shares the file, so neither process may write where the other could run: ranges
+//! are not reused, a child creates its own arena, and an arena is unmapped when all its code is dropped.)
 
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
 use std::ptr::{self, NonNull};
@@ -14,16 +14,16 @@ const ARENA: usize = 4 << 20;
 const PAGE: usize = 4096;
 const GRAIN: usize = 64;
 
-/// Published code.
+/// A function's machine code in executable memory, which is freed on drop.
 pub struct Code {
     start: NonNull<u8>,
     owner: Owner,
 }
 
 enum Owner {
-    /// A range in an arena, which lives at least as long.
+    /// A range of an arena, which is kept alive by this reference.
     Arena { _arena: Arc<Arena> },
-    /// Own pages, of this many bytes.
+    /// Pages that belong to this function alone, of this many bytes.
     Pages(usize),
 }
 
@@ -44,11 +44,11 @@ unsafe impl Send for Arena {}
 // SAFETY: as above.
 unsafe impl Sync for Arena {}
 
-/// The current arena, and the number of bytes used.
+/// The arena that new code is published in, and the number of bytes used in it.
 static CURRENT: Mutex<Option<(Arc<Arena>, usize)>> = Mutex::new(None);
 
 impl Code {
-    /// Publishes code. `None` if the operating system provides no executable memory.
+    /// Copies machine code to executable memory. `None` if the operating system provides none.
     pub fn publish(bytes: &[u8]) -> Option<Code> {
         let len = bytes.len().next_multiple_of(GRAIN);
         let Some((arena, at)) = place(len) else { return Code::pages(bytes) };
@@ -60,7 +60,7 @@ impl Code {
         Some(Code { start, owner: Owner::Arena { _arena: arena } })
     }
 
-    /// Publishes code in its own pages, without a memory file.
+    /// Copies machine code to pages of its own, without a memory file.
     fn pages(bytes: &[u8]) -> Option<Code> {
         let len = bytes.len().next_multiple_of(PAGE);
         // SAFETY: a new private mapping, placed by the system; it is written before it turns executable, and unmapped
@@ -97,7 +97,8 @@ impl Drop for Code {
     }
 }
 
-/// Reserves `len` bytes in an arena.
+/// Reserves `len` bytes in the current arena, or in a new one if they do not fit; returns their offset. `None` if no
+/// arena can be created.
 fn place(len: usize) -> Option<(Arc<Arena>, usize)> {
     let mut current = CURRENT.lock().unwrap_or_else(|e| e.into_inner());
     let process = std::process::id();

@@ -1,40 +1,42 @@
-//! Placement of the accumulators of a pass: in registers above those of the allocator, or in the frame.
+//! Placement of the accumulators of a pass's folds: in registers above those of the allocator, or in the stack frame.
 
 use super::ir::target::Combine;
 use super::ir::{Accumulate, Vir};
 use thalweg_ir::Monoid;
 
-/// Number of accumulator lanes of a row's fold.
+/// Number of accumulator lanes of a fold over a row (part of the definition of a fold).
 pub const LANES: usize = thalweg_kernel::order::LANES;
-/// Minimum mask registers left to the allocator if folds use the others.
+/// Minimum number of mask registers left to the allocator; folds may use the others as NaN flags.
 const MIN_MASKS: usize = 3;
 
-/// Placement of the accumulators of a pass.
+/// Placement of the accumulators of a pass's folds, and the registers left to the allocator.
 pub struct Accumulators {
     pub copies: usize,
-    /// Register by fold, then by copy of the step; `None` is in the frame.
+    /// Register of each accumulator, by fold, then by copy of the step; `None` if it is in the frame.
     pub registers: Vec<Option<u8>>,
-    /// Register that flags NaN, by fold: a mask register, or a vector register where masks are vectors; `None` is in
-    /// the frame.
+    /// Register of each fold's NaN flag: a mask register, or a vector register where masks are vectors; `None` if the
+    /// flag is in the frame, or the fold has none.
     pub nan: Vec<Option<u8>>,
-    /// Offset of the frame vectors: accumulators, then NaN flags by fold.
+    /// Frame offset of the vectors that hold accumulators, then NaN flags by fold.
     pub homes: i32,
-    /// Temporaries of a fold's instructions: the first in every step, the second in masked steps and at the end, the
-    /// third for products and unsigned extremes of 64 bits, the fourth if accumulators are in the frame.
+    /// Temporary registers of a fold's instructions: the first is used in every step, the second in masked steps and at
+    /// the end, the third for products and unsigned maxima and minima of 64 bits, the fourth if accumulators are in the
+    /// frame.
     pub spare: [u8; 4],
-    /// Vector registers left to the allocator, from 0.
+    /// Number of vector registers left to the allocator, numbered from 0.
     pub vectors: usize,
-    /// Mask registers left to the allocator, from 1.
+    /// Number of mask registers left to the allocator, numbered from 1.
     pub masks: usize,
 }
 
-/// Whether NaN is tracked in a separate flag.
+/// Whether a fold tracks NaN in a separate flag: float maxima and minima do, since their instructions drop it.
 pub fn tracks_nan(f: &Accumulate) -> bool {
     f.dtype.is_float() && matches!(f.op, Monoid::Max | Monoid::Min)
 }
 
 impl Accumulators {
-    /// Placement for the folds of a pass whose step needs `need` registers; at most `limit` accumulators in registers.
+    /// Places the accumulators of a pass whose step needs `need` registers; at most `limit` accumulators are in
+    /// registers.
     pub fn new(v: &Vir, need: usize, limit: Option<usize>) -> Accumulators {
         let mask_registers = v.target.mask_registers();
         let top = v.target.vectors;
@@ -79,7 +81,7 @@ impl Accumulators {
         Accumulators { copies, registers, nan, homes: 0, spare, vectors: next, masks }
     }
 
-    /// Number of frame vectors needed.
+    /// Number of vectors to reserve in the frame.
     pub fn frame(&self) -> usize {
         self.registers.len() + self.nan.len()
     }

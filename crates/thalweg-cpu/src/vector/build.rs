@@ -1,6 +1,6 @@
-//! Vector operations as instructions of the IR, and the [`Machine`] on which the math functions are written.
+//! Builder methods that append vector operations to the IR, and the [`Machine`] that records math functions in it.
 //!
-//! A meaning that the target does not have is built from others here, once for all instruction sets.
+//! An operation that the target does not have is built from others here, once for all instruction sets.
 //!
 //! Functions take and return values with the lane size that their names give. Only masks in vectors may have another
 //! lane size than the other operands, and are converted where they are combined.
@@ -14,54 +14,54 @@ impl Vir {
     pub fn masks(&self) -> bool {
         self.target.masks != Masks::Vectors
     }
-    /// Whether the target has a meaning on lanes of that many bytes.
+    /// Whether the target has an instruction for an operation on lanes of `lane` bytes.
     pub fn native(&self, op: Op, lane: u8) -> bool {
         (self.target.native)(op, lane)
     }
-    /// Value `op(a, b)`, on lanes of one size.
+    /// Appends `op(a, b)`, whose operands and result have lanes of `lane` bytes.
     pub fn two(&mut self, op: Op, lane: u8, a: Val, b: Val) -> Val {
         self.make(op, lane, lane, 0, &[a, b])
     }
-    /// Value `op(a)`.
+    /// Appends `op(a)`, whose operand and result have lanes of `lane` bytes.
     pub fn one(&mut self, op: Op, lane: u8, a: Val) -> Val {
         self.make(op, lane, lane, 0, &[a])
     }
-    /// A conversion, of floats to integers toward zero.
+    /// Appends a conversion between number formats; floats are rounded to integers toward zero.
     pub fn convert(&mut self, from: Format, to: Format, a: Val) -> Val {
         self.make(Op::Convert(from, to), from.lane().max(to.lane()), to.lane(), 0, &[a])
     }
-    /// A conversion of floats to i32, halves to even.
+    /// Appends a conversion of floats to i32, rounded to nearest, halves to even.
     fn convert_nearest(&mut self, from: Format, a: Val) -> Val {
         self.make(Op::ConvertNearest(from, Format::I32), from.lane(), 4, 0, &[a])
     }
-    /// Value shifted by a constant.
+    /// Appends a shift or rotation by a constant; returns `a` itself if `n` is 0.
     pub fn shift(&mut self, op: Op, lane: u8, a: Val, n: u8) -> Val {
         if n == 0 { a } else { self.make(op, lane, lane, n, &[a]) }
     }
-    /// Rounds to an integer in a direction.
+    /// Appends the rounding of floats to an integer (still as floats) in a direction.
     pub fn round_to(&mut self, lane: u8, a: Val, direction: Rounding) -> Val {
         self.one(Op::Round(direction), lane, a)
     }
-    /// Value of a fused multiply-add.
+    /// Appends a fused multiply-add `op(a, b, c)`.
     pub fn fused(&mut self, op: Op, lane: u8, a: Val, b: Val, c: Val) -> Val {
         self.make(op, lane, lane, 0, &[a, b, c])
     }
 
-    /// An instruction that compares lanes of `lane` bytes (`imm`): into a mask register, or into a vector of such
-    /// lanes.
+    /// Appends an instruction that compares lanes of `lane` bytes (its `imm`) into a mask: a mask register, or a vector
+    /// of lanes of that size.
     pub fn mask_from(&mut self, op: Op, lane: u8, a: Val, b: Val) -> Val {
         let to = if self.masks() { 0 } else { lane };
         self.make(op, lane, to, lane, &[a, b])
     }
-    /// Mask of a float comparison.
+    /// Appends a float comparison of lanes of `lane` bytes; its value is a mask.
     pub fn compare(&mut self, lane: u8, a: Val, b: Val, predicate: Predicate) -> Val {
         self.mask_from(Op::Compare(predicate), lane, a, b)
     }
-    /// Mask of integer `a = b`.
+    /// Appends the integer comparison `a = b`; its value is a mask.
     pub fn int_eq(&mut self, lane: u8, a: Val, b: Val) -> Val {
         self.mask_from(Op::IntEq, lane, a, b)
     }
-    /// Mask of integer `a > b`.
+    /// Appends the integer comparison `a > b`; its value is a mask.
     pub fn int_gt(&mut self, lane: u8, a: Val, b: Val, signed: bool) -> Val {
         if signed {
             return self.mask_from(Op::IntGt, lane, a, b);
@@ -74,7 +74,7 @@ impl Vir {
         self.mask_from(Op::IntGt, lane, a, b)
     }
 
-    /// Converts a mask to lanes of this size (mask registers fit any).
+    /// Converts a mask in a vector to lanes of `lane` bytes; a mask in a mask register fits any lane size.
     pub fn mask_to(&mut self, m: Val, lane: u8) -> Val {
         match (self.lane(m), lane) {
             (4, 8) => self.convert(Format::I32, Format::I64, m),
@@ -82,7 +82,7 @@ impl Vir {
             _ => m,
         }
     }
-    /// The low 32 bits of 64-bit lanes.
+    /// Appends the truncation of 64-bit lanes to their low 32 bits, in adjacent 32-bit lanes.
     pub fn low_halves(&mut self, v: Val) -> Val {
         if self.native(Op::LowHalves, 8) {
             return self.make(Op::LowHalves, 8, 4, 0, &[v]);
@@ -90,7 +90,7 @@ impl Vir {
         let evens = self.table([0u32, 2, 4, 6].iter().flat_map(|i| i.to_le_bytes()).collect(), 8);
         self.make(Op::PermuteWords, 8, 4, 0, &[evens, v])
     }
-    /// An operation on masks: `k` on mask registers, `v` on vectors.
+    /// Appends an operation on two masks: `k` if they are in mask registers, `v` if they are in vectors.
     fn mask_op(&mut self, k: Op, v: Op, a: Val, b: Val) -> Val {
         if self.masks() {
             return self.make(k, 8, 0, 0, &[a, b]);
@@ -99,23 +99,23 @@ impl Vir {
         let b = self.mask_to(b, lane);
         self.two(v, lane, a, b)
     }
-    /// Mask `a` and `b`.
+    /// Appends the mask `a & b`.
     pub fn mask_and(&mut self, a: Val, b: Val) -> Val {
         self.mask_op(Op::MaskAnd, Op::And, a, b)
     }
-    /// Mask `a` or `b`.
+    /// Appends the mask `a | b`.
     pub fn mask_or(&mut self, a: Val, b: Val) -> Val {
         self.mask_op(Op::MaskOr, Op::Or, a, b)
     }
-    /// Mask `a` xor `b`.
+    /// Appends the mask `a ^ b`.
     pub fn mask_xor(&mut self, a: Val, b: Val) -> Val {
         self.mask_op(Op::MaskXor, Op::Xor, a, b)
     }
-    /// Mask `b` and not `a`.
+    /// Appends the mask `b & !a`.
     pub fn mask_andn(&mut self, a: Val, b: Val) -> Val {
         self.mask_op(Op::MaskAndNot, Op::AndNot, a, b)
     }
-    /// Mask not `a`.
+    /// Appends the mask `!a`.
     pub fn mask_not(&mut self, a: Val) -> Val {
         if self.masks() {
             return self.make(Op::MaskNot, 8, 0, 0, &[a]);
@@ -124,7 +124,7 @@ impl Vir {
         let ones = self.constant(if lane == 8 { u64::MAX } else { u32::MAX as u64 }, lane);
         self.two(Op::Xor, lane, a, ones)
     }
-    /// A mask with all lanes true or false.
+    /// Appends a mask constant with all lanes true or all false.
     pub fn mask_const(&mut self, v: bool) -> Val {
         if self.masks() {
             self.leaf(Op::MaskConst, 0, v as u8, 0)
@@ -132,7 +132,7 @@ impl Vir {
             self.constant(if v { u32::MAX as u64 } else { 0 }, 4)
         }
     }
-    /// Value `m ? a : b`.
+    /// Appends the lane-wise selection `m ? a : b`; returns `a` if both are the same value.
     pub fn pick(&mut self, lane: u8, m: Val, a: Val, b: Val) -> Val {
         if a == b {
             return a;
@@ -140,26 +140,26 @@ impl Vir {
         let m = if self.masks() { m } else { self.mask_to(m, lane) };
         self.make(Op::Select, lane, lane, 0, &[m, a, b])
     }
-    /// Bitwise operation with a constant.
+    /// Appends the bitwise operation `op(a, bits)`, with `bits` in every lane.
     pub fn with_const(&mut self, op: Op, lane: u8, a: Val, bits: u64) -> Val {
         let c = self.constant(bits, lane);
         self.two(op, lane, a, c)
     }
-    /// The magnitude of `a` with the sign of `s`.
+    /// Appends the floats with the magnitude of `a` and the sign of `s` (copysign).
     fn sign_from(&mut self, lane: u8, a: Val, s: Val) -> Val {
         let a = self.abs_float(lane, a);
         let s = self.with_const(Op::And, lane, s, 1 << (lane * 8 - 1));
         self.two(Op::Or, lane, a, s)
     }
-    /// Value with the sign bit cleared.
+    /// Appends the magnitude of floats: clears the sign bit.
     pub fn abs_float(&mut self, lane: u8, a: Val) -> Val {
         self.with_const(Op::And, lane, a, (1 << (lane * 8 - 1)) - 1)
     }
-    /// Value with the sign bit inverted.
+    /// Appends the negation of floats: inverts the sign bit.
     pub fn neg_float(&mut self, lane: u8, a: Val) -> Val {
         self.with_const(Op::Xor, lane, a, 1 << (lane * 8 - 1))
     }
-    /// `2ⁿ` for i32 lanes within the float's normal exponents.
+    /// Appends the float `2ⁿ`, for i32 lanes `n` within the range of normal exponents.
     fn power(&mut self, lane: u8, n: Val) -> Val {
         if lane == 4 {
             let e = self.constant(127, 4);
@@ -171,8 +171,9 @@ impl Vir {
         let n = self.two(Op::IntAdd, 8, n, e);
         self.shift(Op::ShiftLeft, 8, n, 52)
     }
-    /// `a·2ⁿ` without a scale instruction. The excess of `n` over the normal exponents is applied first, in two halves:
-    /// these products are exact, or the result is 0 or infinite anyway; only the last product rounds.
+    /// Appends `a·2ⁿ` for a target without a scale instruction. The excess of `n` over the normal exponents is applied
+    /// first, in two halves: these products are exact, or the result is 0 or infinite anyway; only the last product
+    /// rounds.
     fn scale_by_parts(&mut self, lane: u8, a: Val, n: Val) -> Val {
         let (n, lo, hi) = if lane == 4 {
             (self.convert_nearest(Format::F32, n), -126i32, 127)

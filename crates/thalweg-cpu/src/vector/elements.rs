@@ -8,7 +8,7 @@ use thalweg_ir::{Compute, DType, ElementOp, Monoid, Scalar};
 use thalweg_kernel::monoid::combination;
 use thalweg_kernel::{Node, NodeId};
 
-/// Bytes per lane in which a dtype computes; 4 for bool, whose masks have any size.
+/// Bytes of the lane in which values of a dtype are computed (4 for i8); 4 for bool, whose masks fit any lane size.
 pub fn lane_of(dtype: DType) -> u8 {
     match dtype.compute() {
         Compute::F64 | Compute::I64 | Compute::U64 => 8,
@@ -16,8 +16,8 @@ pub fn lane_of(dtype: DType) -> u8 {
     }
 }
 
-/// Lowers an operation on values of `dtype` (the dtype of the last argument). `None` if there are no instructions for
-/// it.
+/// Lowers an elementwise operation; `dtype` is the dtype of the last argument. `None` if there are no instructions for
+/// the operation on that dtype.
 pub fn element(v: &mut Vir, op: ElementOp, dtype: DType, a: &[Val]) -> Option<Val> {
     match dtype.compute() {
         Compute::F32 | Compute::F64 => float(v, op, dtype, a),
@@ -58,8 +58,8 @@ fn float(v: &mut Vir, op: ElementOp, dtype: DType, a: &[Val]) -> Option<Val> {
     })
 }
 
-/// `⌊a/b⌋`. In f32, the quotient may have been rounded up to an integer; the exact remainder then has the opposite sign
-/// of `b`. From 2²³ on, the quotient is an integer anyway.
+/// Lowers the float floor division `⌊a/b⌋`. In f32, the quotient may have been rounded up to an integer; the exact
+/// remainder then has the opposite sign of `b`, and 1 is subtracted. A quotient of at least 2²³ is an integer anyway.
 fn floor_div(v: &mut Vir, w: u8, a: Val, b: Val) -> Val {
     let q = v.two(Op::Div, w, a, b);
     let f = v.round_to(w, q, Rounding::Down);
@@ -81,7 +81,7 @@ fn floor_div(v: &mut Vir, w: u8, a: Val, b: Val) -> Val {
     v.select(up, less, f)
 }
 
-/// IEEE 754-2019 `minimum` and `maximum`: NaN if either argument is NaN, and -0 below +0.
+/// Lowers IEEE 754-2019 `minimum`, or `maximum` if `larger`: NaN if either argument is NaN, and -0 below +0.
 fn extremum(v: &mut Vir, w: u8, a: Val, b: Val, larger: bool) -> Val {
     let ends = ends(v, w, a, b, larger);
     let nan = v.compare(w, a, b, Predicate::Unordered);
@@ -89,7 +89,7 @@ fn extremum(v: &mut Vir, w: u8, a: Val, b: Val, larger: bool) -> Val {
     v.pick(w, nan, sum, ends)
 }
 
-/// The smaller or larger of two numbers, -0 below +0; unspecified if one is NaN.
+/// Lowers the smaller (or, if `larger`, the larger) of two numbers, -0 below +0; unspecified if one is NaN.
 fn ends(v: &mut Vir, w: u8, a: Val, b: Val, larger: bool) -> Val {
     let number = if larger { Op::MaxNumber } else { Op::MinNumber };
     if v.native(number, w) {
@@ -101,8 +101,8 @@ fn ends(v: &mut Vir, w: u8, a: Val, b: Val, larger: bool) -> Val {
     v.two(if larger { Op::And } else { Op::Or }, w, m, n)
 }
 
-/// Combines two partial results of a fold, as `thalweg_kernel::order` defines it. `None` if there are no instructions
-/// for it.
+/// Lowers the combination of two partial results of a fold, as `thalweg_kernel::order` defines it. `None` if there are
+/// no instructions for the monoid on that dtype.
 pub fn combine(v: &mut Vir, op: Monoid, dtype: DType, old: Val, new: Val) -> Option<Val> {
     if dtype.is_float() && matches!(op, Monoid::Max | Monoid::Min) {
         let w = lane_of(dtype);
@@ -129,7 +129,7 @@ pub fn combine(v: &mut Vir, op: Monoid, dtype: DType, old: Val, new: Val) -> Opt
     Some(place[body.sets[0].node.index()])
 }
 
-/// Wraps a 32-bit result to the dtype.
+/// Wraps a 32-bit integer result to the range of a narrower dtype: sign or zero extension of its low bits.
 pub fn wrap(v: &mut Vir, x: Val, dtype: DType) -> Val {
     let bits = match dtype {
         DType::I8 => 24,
@@ -147,7 +147,8 @@ fn constant_of(v: &Vir, x: Val) -> Option<u64> {
     (i.op == Op::Const).then_some(i.aux)
 }
 
-/// `(a << c) | (a >> (32 - c))` as one rotation.
+/// Recognises `(a << c) | (a >> (32 - c))` in the operands of an `or`, and lowers it to one rotation; `None` if the
+/// operands have another form.
 fn rotation(v: &mut Vir, x: Val, y: Val) -> Option<Val> {
     if !v.native(Op::RotateLeft, 4) {
         return None;
@@ -217,8 +218,8 @@ fn int32(v: &mut Vir, op: ElementOp, dtype: DType, a: &[Val]) -> Option<Val> {
     Some(if narrow && wraps { wrap(v, result, dtype) } else { result })
 }
 
-/// Division of 32-bit integers in f64: a quotient that is no integer is at least 2⁻³² of itself away from one, so
-/// rounding does not reach it.
+/// Lowers the division or remainder of 32-bit integers by a division in f64: a quotient that is no integer differs from
+/// every integer by at least 2⁻³² of itself, so rounding does not reach one.
 fn divide(v: &mut Vir, op: ElementOp, signed: bool, a: Val, b: Val) -> Val {
     let (x, y) = (to_f64(v, a, signed), to_f64(v, b, signed));
     let q = v.d_div(x, y);
@@ -249,7 +250,7 @@ fn to_f64(v: &mut Vir, a: Val, signed: bool) -> Val {
     v.d_add(d, half)
 }
 
-/// An integral f64 from 0 to 2³²-1 as u32.
+/// Converts integral f64 lanes from 0 to 2³²-1 to u32.
 fn u32_from_f64(v: &mut Vir, q: Val) -> Val {
     if v.native(Op::Convert(Format::F64, Format::U32), 8) {
         return v.convert(Format::F64, Format::U32, q);
@@ -321,7 +322,7 @@ fn int64(v: &mut Vir, op: ElementOp, signed: bool, a: &[Val]) -> Option<Val> {
     })
 }
 
-/// Low 64 bits of a product.
+/// Lowers the low 64 bits of the product of two 64-bit integers.
 pub fn mul64(v: &mut Vir, x: Val, y: Val) -> Val {
     if v.native(Op::IntMul, 8) {
         return v.two(Op::IntMul, 8, x, y);
@@ -354,7 +355,7 @@ fn mask(v: &mut Vir, op: ElementOp, a: &[Val]) -> Option<Val> {
     })
 }
 
-/// Rounds to bf16, as 16 bits in a 32-bit lane: to nearest even; NaN stays NaN and becomes quiet.
+/// Rounds f32 lanes to bf16, as 16 bits in a 32-bit lane: to nearest even; NaN stays NaN and becomes quiet.
 pub fn bf16_bits(v: &mut Vir, x: Val) -> Val {
     let upper = v.i_shr(x, 16);
     let odd = v.with_const(Op::And, 4, upper, 1);
@@ -367,7 +368,7 @@ pub fn bf16_bits(v: &mut Vir, x: Val) -> Val {
     v.pick(4, nan, quiet, r)
 }
 
-/// f64 to f32, rounded to odd: a second rounding to a type at least two bits shorter is then correct.
+/// Converts f64 to f32, rounded to odd: a second rounding to a type at least two bits shorter is then correct.
 fn narrow_to_odd(v: &mut Vir, x: Val) -> Val {
     let n = v.narrow(x);
     let back = v.widen(n);
@@ -381,7 +382,7 @@ fn narrow_to_odd(v: &mut Vir, x: Val) -> Val {
     v.pick(4, inexact, odd, n)
 }
 
-/// Lowers a conversion between dtypes. `None` if there are no instructions for it.
+/// Lowers a conversion between dtypes. `None` if there are no instructions for the conversion.
 pub fn cast(v: &mut Vir, x: Val, from: DType, to: DType) -> Option<Val> {
     use Compute::*;
     // To 16-bit floats: via f32, rounded once.
@@ -467,7 +468,7 @@ pub fn cast(v: &mut Vir, x: Val, from: DType, to: DType) -> Option<Val> {
     })
 }
 
-/// Rounds f32 lanes to bf16 or f16, as f32.
+/// Rounds f32 lanes to values of bf16 or f16, which stay f32 lanes.
 fn round_half(v: &mut Vir, x: Val, to: DType) -> Val {
     if to == DType::BF16 {
         let b = bf16_bits(v, x);
@@ -477,13 +478,13 @@ fn round_half(v: &mut Vir, x: Val, to: DType) -> Val {
     v.convert(Format::F16, Format::F32, h)
 }
 
-/// f32 lanes as f16 in the lower half of the vector. (Its lane size is that of the f32s; only a conversion back or a
-/// store uses it.)
+/// Converts f32 lanes to f16 in the lower half of the vector. (The value's lane size stays 4; only a conversion back or
+/// a store uses it.)
 pub fn f16_bits(v: &mut Vir, x: Val) -> Val {
     v.convert(Format::F32, Format::F16, x)
 }
 
-/// i64 or u64 to f64, rounded once: both 32-bit halves are placed in mantissas of doubles.
+/// Converts i64 or u64 to f64, rounded once: both 32-bit halves are placed in mantissas of doubles.
 fn int64_to_f64(v: &mut Vir, x: Val, signed: bool) -> Val {
     let from = if signed { Format::I64 } else { Format::U64 };
     if v.native(Op::Convert(from, Format::F64), 8) {
@@ -499,7 +500,7 @@ fn int64_to_f64(v: &mut Vir, x: Val, signed: bool) -> Val {
     v.d_add(high, low)
 }
 
-/// f32 to integers: toward zero, saturating, NaN to 0.
+/// Converts f32 to integers: rounds toward zero, saturates, and maps NaN to 0.
 fn f32_to_int(v: &mut Vir, x: Val, to: DType) -> Val {
     let zero = v.f(0.0);
     let number = v.eq(x, x);

@@ -1,4 +1,4 @@
-//! Linear code of register-allocated steps.
+//! Emission of register-allocated steps as linear code. A *step* is the body's computation for one vector of points.
 //!
 //! In: a [`Program`] with its registers. Out: lines in a [`Linear`]. [`super::function`] and [`super::phases`] emit the
 //! code around the steps.
@@ -29,29 +29,30 @@ pub struct Emit<'a> {
     /// Step that is being emitted.
     pub v: &'a Vir,
     pub accesses: &'a [Access],
-    /// Distinguishes the steps of a function in the ids of pool vectors that are specific to a step.
+    /// Number that distinguishes the steps of a function in the ids of constant-pool vectors that are specific to a
+    /// step.
     pub salt: u64,
-    /// Pointers that have registers, by [`super::ir::pointer`].
+    /// Pointers (ids of [`super::ir::pointer`]) that are in general registers.
     pub pointers: Vec<(u64, Gpr)>,
-    /// Frame offsets of slot vectors, of the scratch vector, and of spilled values.
+    /// Frame offsets of the slot vectors, of the scratch vector (`scratch`), and of spilled values (`spills`).
     pub slots: i32,
     pub scratch: i32,
     pub spills: i32,
-    /// Whether the function is that of a row body, which has the address of the row's values in a register.
+    /// Whether the function is that of a row body, which keeps the address of the row's values in a register.
     pub rows: bool,
     /// Accumulators of the step's folds.
     pub held: Option<&'a Accumulators>,
     /// Loops of the step.
     pub loops: &'a [LoopCode],
-    /// In a loop iteration: label after the loop.
+    /// Label after the innermost loop, inside a loop iteration.
     pub leave: Option<Label>,
-    /// Number of loops emitted so far.
+    /// Number of loops emitted so far, from which loops get distinct ids.
     pub written: u64,
-    /// Copy of the step that a masked step computes.
+    /// Index of the copy of the step (with its own accumulators) that a masked step stands for.
     pub copy: u8,
-    /// Accesses below this index store whole vectors non-temporally.
+    /// Number of leading accesses whose stores of whole vectors are non-temporal.
     pub streaming: u16,
-    /// Accesses whose next row is prefetched during the last pass over this one, with bytes per element.
+    /// Accesses whose next row is prefetched during the last pass over the current row, with bytes per element.
     pub ahead: Vec<(u16, u8)>,
     /// Descending accesses whose elements some rows ahead are prefetched, with bytes per element.
     pub descents: Vec<(u16, u8)>,
@@ -82,11 +83,11 @@ impl<'a> Emit<'a> {
         }
     }
 
-    /// The last vector register, which the allocator leaves free where it is needed.
+    /// Index of the last vector register, which the allocator leaves free in steps that need a temporary.
     pub fn last_register(&self) -> u8 {
         self.target.vectors as u8 - 1
     }
-    /// A word of an access in the argument block.
+    /// Memory operand of word `word` of an access in the argument block.
     pub fn arg(&self, access: u16, word: i32) -> Mem {
         at(Gpr::Args, (access as i32 * ACCESS_WORDS as i32 + word) * 8)
     }
@@ -97,16 +98,16 @@ impl<'a> Emit<'a> {
         }
         frame(self.slots + 64 * slot as i32)
     }
-    /// Memory operand of a row value.
+    /// Memory operand of a value of the row.
     pub fn value_at(&self, value: u16) -> Mem {
         at(Gpr::Values, 64 * value as i32)
     }
-    /// Where the pointer of an access is stored.
+    /// Memory operand in which the pointer with this id is stored.
     pub fn pointer_home(&self, p: u64) -> Mem {
         let access = (p / 2) as u16;
         if p % 2 == 1 { self.arg(access, 3) } else { frame(FRAME_WORDS + 8 * access as i32) }
     }
-    /// Register of a pointer, or where it is stored.
+    /// Register of the pointer with this id, or the memory operand in which it is stored.
     fn pointer(&self, p: u64) -> Word {
         match self.pointers.iter().find(|q| q.0 == p) {
             Some(&(_, r)) => Word::Reg(r),
@@ -114,7 +115,7 @@ impl<'a> Emit<'a> {
         }
     }
 
-    /// A value in memory: constant pool, frame slot or spill slot.
+    /// Memory operand of a value: in the constant pool, a frame slot or a spill slot.
     pub fn home(&self, (p, alloc): Allocated, val: Val) -> Operand {
         let inst = &p.insts[val.at()];
         match inst.op {
@@ -168,7 +169,8 @@ impl<'a> Emit<'a> {
         }
     }
 
-    /// Emits an instruction; `how`: argument that is overwritten, argument that is read from memory.
+    /// Emits the instruction at `at`. `how` has the index of the argument that is overwritten, and of the argument that
+    /// is read from memory.
     fn run(
         &mut self,
         prog: Allocated,
@@ -231,7 +233,7 @@ impl<'a> Emit<'a> {
         }));
     }
 
-    /// Pointer and stride of a memory access.
+    /// Pointer and stride of an instruction that accesses memory; `None` for other instructions.
     fn access(&self, inst: &Inst) -> Option<(Word, Mem)> {
         let accesses =
             matches!(inst.op, Op::Load(_) | Op::Store(_) | Op::StoreOne | Op::Merge(..) | Op::Gather | Op::StepLow);

@@ -25,7 +25,7 @@ impl<'a> Emit<'a> {
         NanFlag { register: held.nan[fold], home: frame(held.nan_home(fold)) }
     }
 
-    /// Sets the accumulators to the identity.
+    /// Emits lines that set the accumulators to the identity of their monoid.
     pub fn start_folds(&mut self) {
         let Some(held) = self.held else { return };
         for (k, f) in self.v.folds.iter().enumerate() {
@@ -51,7 +51,7 @@ impl<'a> Emit<'a> {
         }
     }
 
-    /// Loads an accumulator into `r`, if it is in the frame.
+    /// Emits the load of an accumulator into register `r`, if it is in the frame.
     fn bring(&mut self, fold: usize, copy: usize, r: u8) {
         let held = self.accumulators();
         if held.register(fold, copy).is_none() {
@@ -59,7 +59,7 @@ impl<'a> Emit<'a> {
         }
     }
 
-    /// Stores an accumulator from `r`, if it is in the frame.
+    /// Emits the store of an accumulator from register `r`, if it is in the frame.
     fn put_back(&mut self, fold: usize, copy: usize, r: u8) {
         let held = self.accumulators();
         if held.register(fold, copy).is_none() {
@@ -67,7 +67,8 @@ impl<'a> Emit<'a> {
         }
     }
 
-    /// Folds a step's elements into the accumulators. `mask`: the lanes inside the row, where masks are vectors.
+    /// Emits lines that fold a step's elements `x` into an accumulator. `mask` is the register with the mask of the
+    /// lanes inside the row, in a masked step where masks are vectors.
     pub fn fold(&mut self, tail: bool, inst: &Inst, mut x: Operand, mask: Option<u8>) {
         let held = self.accumulators();
         let k = inst.aux as usize;
@@ -91,7 +92,7 @@ impl<'a> Emit<'a> {
         }
     }
 
-    /// Reduces accumulators to one element, broadcast as the row's value.
+    /// Emits the reduction of each fold's accumulators to one element, which is broadcast as a value of the row.
     pub fn end_folds(&mut self) {
         let Some(held) = self.held else { return };
         let registers: Vec<u8> = (0..self.v.folds.len()).map(|k| self.copies_to_one(k)).collect();
@@ -113,13 +114,13 @@ impl<'a> Emit<'a> {
         }
     }
 
-    /// Combines two registers of whole accumulators, or of their lowest `width` bytes.
+    /// Emits the combination of register `from` into `to`, on their lowest `width` bytes.
     fn combine(&mut self, k: usize, width: u8, to: u8, from: u8) {
         let (fold, temporaries) = (self.v.folds[k], self.accumulators().spare);
         self.code.push(Line::Combine { fold, width, to, from: Operand::Reg(from), temporaries, tail: false });
     }
 
-    /// Reduces the accumulators of a fold to the first one, in its register or in the frame.
+    /// Emits the tree reduction of a fold's accumulators to the first one; returns the register that holds it.
     fn copies_to_one(&mut self, k: usize) -> u8 {
         let held = self.accumulators();
         let width = self.v.width(lane_of(self.v.folds[k].dtype));
@@ -139,7 +140,8 @@ impl<'a> Emit<'a> {
         held.register(k, 0).unwrap_or(s)
     }
 
-    /// Reduces the lanes of a register to the lowest one, in a tree of halves.
+    /// Emits the tree reduction of the lanes of a register to the lowest lane: the upper half is combined into the
+    /// lower.
     fn lanes_to_one(&mut self, k: usize, a: u8) {
         let lane = lane_of(self.v.folds[k].dtype);
         // Where masks are vectors, combining may use the first temporary.
@@ -153,7 +155,7 @@ impl<'a> Emit<'a> {
         }
     }
 
-    /// Sets a value of the row from the lowest lane.
+    /// Emits the broadcast of a register's lowest lane to a value of the row.
     pub fn set_value(&mut self, value: u16, lane: u8, from: u8) {
         // The source register may live on, so it is not overwritten; the allocator does not use the last register here.
         let to = self.last_register();

@@ -18,46 +18,47 @@ use crate::row_call::ACCESS_WORDS;
 use thalweg_ir::DType;
 use thalweg_kernel::{Access, AccessClass};
 
-/// Rows ahead at which descending accesses are prefetched, as a power of two. The hardware prefetcher follows long
-/// descents by itself; rows of 512 bytes end before it has started.
+/// Prefetch distance of accesses with descending addresses, as the base-2 logarithm of a number of rows (8). The
+/// hardware prefetcher follows long descents by itself; rows of 512 bytes end before it has started.
 const ROWS_AHEAD_LOG: u8 = 3;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// Larger strides, in elements, take the slow path: 16 of them, in bytes, must fit 32 bits.
+/// Limit of the magnitude of a stride, in elements; calls with larger strides take the slow path. 16 times the stride,
+/// in bytes, must fit 32 bits.
 const STRIDE_LIMIT: i32 = 1 << 25;
 /// Maximum bytes of the frame: bodies that need more spill too much to be worth compiling.
 const FRAME_LIMIT: i32 = 1 << 16;
 
-/// Layout of the stack frame.
+/// Layout of the stack frame of an emitted function, from which its builders reserve space.
 pub struct Frame {
     size: i32,
 }
 
 impl Frame {
-    /// The frame after the words of the accesses.
+    /// Returns a frame that contains the fixed words, and one word per access.
     pub fn new(accesses: &[Access]) -> Frame {
         Frame { size: FRAME_WORDS + 8 * accesses.len() as i32 }
     }
-    /// Reserves a word per access; returns the offset of the first.
+    /// Reserves a word of 8 bytes per access; returns the offset of the first.
     pub fn words(&mut self, accesses: &[Access]) -> i32 {
         let start = self.size;
         self.size += 8 * accesses.len() as i32;
         start
     }
-    /// Reserves `n` vectors; returns the offset of the first.
+    /// Reserves `n` vectors of 64 bytes; returns the offset of the first.
     pub fn vectors(&mut self, n: usize) -> i32 {
         let start = (self.size + 63) & !63;
         self.size = start.saturating_add(i32::try_from(64 * n).unwrap_or(i32::MAX)).min(2 * FRAME_LIMIT);
         start
     }
-    /// Bytes of the frame; `None` if it is too large.
+    /// Bytes of the frame; `None` if they exceed [`FRAME_LIMIT`].
     pub fn size(&self) -> Option<i32> {
         (self.size <= FRAME_LIMIT).then_some(self.size)
     }
 }
 
-/// Linear code of a map body. `None` if the frame is too large.
+/// Builds the linear code of a map body. `None` if its frame is too large.
 pub fn linear(map: &mut Map, streaming: bool) -> Option<Linear> {
     let Map { body, v, main, single, tail, loops, .. } = map;
     let (main, single, tail) = (allocated(main), single.as_ref().map(allocated), allocated(tail));
@@ -97,7 +98,7 @@ pub fn linear(map: &mut Map, streaming: bool) -> Option<Linear> {
 }
 
 impl Emit<'_> {
-    /// Assigns registers to the pointers of the step.
+    /// Assigns general registers to the step's most important pointers: those of stores first.
     pub fn choose_pointers(&mut self) {
         self.pointers.clear();
         for &x in &self.v.effects {
@@ -119,13 +120,13 @@ impl Emit<'_> {
         }
     }
 
-    /// Word 0 of an access, advanced by rows.
+    /// Frame word with the address of an access in the current row (argument word 0, advanced row by row).
     fn word(&self, access: u16) -> Mem {
         frame(FRAME_WORDS + 8 * access as i32)
     }
 
-    /// Copies word 0 of every access to the frame, from `to` on, where rows advance it; strides out of range jump to
-    /// `exit`.
+    /// Emits code that copies argument word 0 of every access to the frame, from offset `to` on, where it is advanced
+    /// row by row. Strides out of range jump to `exit`.
     pub fn access_words(&mut self, to: i32, exit: Label) {
         for (i, access) in self.accesses.iter().enumerate() {
             if access.class == AccessClass::Strided && access.operand.is_some() {
@@ -138,7 +139,7 @@ impl Emit<'_> {
         }
     }
 
-    /// Advances every access by a row, and jumps to `row` if the counter at `left` has rows left.
+    /// Emits code that advances every access by a row, and jumps to `row` unless the counter at `left` reaches 0.
     pub fn next_row(&mut self, left: i32, row: Label) {
         for access in 0..self.accesses.len() as u16 {
             self.code.load(Gpr::A, self.arg(access, 1));
@@ -147,7 +148,7 @@ impl Emit<'_> {
         self.code.push(Line::CountDown { at: frame(left), to: row });
     }
 
-    /// The end of a function: rejected calls arrive at `exit`, others fall through or jump to `leave`.
+    /// Emits the end of a function: rejected calls arrive at `exit`, others fall through or jump to `leave`.
     pub fn leave(&mut self, exit: Label, leave: Label, streaming: bool) {
         self.code.push(Line::Jump(leave));
         self.code.bind(exit);
@@ -156,7 +157,7 @@ impl Emit<'_> {
         self.code.push(Line::Leave { fence: streaming });
     }
 
-    /// Fills the slots and loads the pointers of a row.
+    /// Emits code for the start of a row: fills its slots and loads its pointers.
     pub fn row_start(&mut self) {
         self.fill_slots(true);
         for (p, r) in self.pointers.clone() {
@@ -164,7 +165,7 @@ impl Emit<'_> {
         }
     }
 
-    /// Fills the frame vectors that change by row, or those that do not.
+    /// Emits code that fills the frame vectors that change from row to row (`by_row`), or those that do not.
     pub fn fill_slots(&mut self, by_row: bool) {
         for (i, s) in self.v.slots.clone().into_iter().enumerate() {
             if !matches!(s.source, Source::Tail | Source::Value(_) | Source::Iteration(_)) && s.by_call() != by_row {
@@ -208,13 +209,13 @@ impl Emit<'_> {
         self.spread(home, s.lane, home);
     }
 
-    /// Broadcasts the element at `from` to a frame vector. (Register 0 is free between steps.)
+    /// Emits the broadcast of the element at `from` to a frame vector. (Register 0 is free between steps.)
     pub fn spread(&mut self, from: Mem, lane: u8, to: Mem) {
         self.code.push(Line::Broadcast { to: 0, from: Operand::Mem(from), lane });
         self.code.store_vector(to, 0);
     }
 
-    /// Unrolled steps from position 0 while a whole stride is left.
+    /// Emits the main loop: unrolled steps from position 0 while at least `copies·lanes` points are left.
     pub fn main_loop(&mut self, main: Allocated) {
         let stride = self.v.lanes as i32 * main.0.copies as i32;
         let (top, rest) = (self.code.label(), self.code.label());
@@ -232,7 +233,7 @@ impl Emit<'_> {
         self.code.bind(rest);
     }
 
-    /// Single steps while a whole step is left: all but the last step of rows shorter than the main loop's stride.
+    /// Emits the loop of single unmasked steps, which runs while at least `lanes` points are left.
     fn single_steps(&mut self, single: Allocated) {
         let lanes = self.v.lanes as i32;
         let (top, rest) = (self.code.label(), self.code.label());
@@ -246,7 +247,8 @@ impl Emit<'_> {
         self.code.bind(rest);
     }
 
-    /// Prefetches the elements a row ahead of the next `points` points.
+    /// Emits prefetches of the next `points` points of later rows: of the next row (in row bodies, the next group of
+    /// rows) for `ahead`, of the 8th row on for `descents`.
     fn prefetch(&mut self, points: i32) {
         for (access, size) in self.ahead.clone() {
             self.code.load(Gpr::A, self.arg(access, 1));
@@ -271,7 +273,7 @@ impl Emit<'_> {
         }
     }
 
-    /// Masked steps to the end of the row.
+    /// Emits the loop of masked steps to the end of the row, which jumps to `end` if no points are left.
     pub fn tail_loop(&mut self, tail: Allocated, end: Label) {
         let last = self.code.label();
         self.code.branch(Cond::AboveEqual, Gpr::Position, Gpr::Count, end);
@@ -283,7 +285,7 @@ impl Emit<'_> {
         self.code.branch(Cond::Below, Gpr::Position, Gpr::Count, last);
     }
 
-    /// A step whose lanes past the end of the row are masked.
+    /// Emits one step whose lanes past the end of the row are masked.
     pub fn masked_step(&mut self, tail: Allocated) {
         self.code.push(Line::TailMask { lanes: self.v.lanes as u8, inside: self.slots });
         self.steps(tail);

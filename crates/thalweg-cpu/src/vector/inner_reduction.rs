@@ -1,4 +1,4 @@
-//! The phases of a row body: each lowered, scheduled, unrolled, with registers.
+//! Compilation of the phases of a row body: each phase is lowered, scheduled, unrolled and register-allocated.
 //!
 //! ```text
 //! for each group of rows:  for each phase of the call:  for each row of the group:
@@ -23,40 +23,41 @@ use super::regalloc::{self, Allocation, Limits};
 use super::schedule::{self, Program};
 use thalweg_kernel::{Access, AccessClass, Body, Phase, Phases, online_passes};
 
-/// Vector registers reserved for loops in a pass with folds, if there are enough.
+/// Number of vector registers that accumulators leave to loops inside a pass with folds.
 const MIN_LOOP_REGISTERS: usize = 10;
 
-/// A phase, ready to be emitted.
+/// A register-allocated phase, ready to be emitted.
 pub struct CompiledPhase {
     pub v: Vir,
-    /// The main loop; for a phase that runs once per row, all its code.
+    /// Code of the main loop; for a phase that runs once per row, its whole code.
     pub main: (Program, Allocation),
     pub tail: Option<(Program, Allocation)>,
     pub held: Option<Accumulators>,
     pub loops: Vec<LoopCode>,
-    /// Values of the row that it computes, and bytes per lane.
+    /// Values of the row (by index) that the phase computes, with their bytes per lane.
     pub gives: Vec<(u16, u8)>,
-    /// Values that the caller computes from its buffers before the next phase, by user-defined monoids.
+    /// Values of the row that the caller computes before the next phase, by user-defined monoids, from the buffers that
+    /// this phase fills; with their bytes per lane.
     pub left: Vec<(u16, u8)>,
     pub instructions: usize,
     pub slots: i32,
 }
 
-/// A row body, ready to be emitted.
+/// A register-allocated row body, ready to be emitted.
 pub struct Reduction {
     /// Phases of the body.
     pub phases: Vec<CompiledPhase>,
     /// Accesses of all phases, buffers included.
     pub accesses: Vec<Access>,
-    /// Accesses that a late pass prefetches, with bytes per element.
+    /// Accesses of which a late pass prefetches the next rows, with bytes per element.
     pub ahead: Vec<(u16, u8)>,
-    /// The pass that prefetches, if passes run fused block by block: the second.
+    /// Index of the second pass if the passes run fused block by block: it then prefetches the next block.
     pub second: Option<usize>,
     /// Number of values of a row.
     pub values: usize,
 }
 
-/// Compiles the phases of a prepared body up to their registers.
+/// Compiles the phases of a prepared body, up to register allocation.
 pub fn compile(
     body: &Body,
     phases: &Phases,
@@ -72,16 +73,16 @@ pub fn compile(
     Ok(Reduction { phases: compiled, accesses, ahead, second, values: phases.values.len() })
 }
 
-/// Accesses that a late pass prefetches: the first pass's loads, if there are several passes. No pass reads into the
-/// next row, so the hardware prefetcher does not see that row before the last pass has ended, and its first lines would
-/// stall each time (rows of 1024 in the third-level cache, layer norm: 112 ns a row without).
+/// Accesses of which a late pass prefetches the next rows: the first pass's loads, if there are several passes. No pass
+/// reads into the next row, so the hardware prefetcher does not see that row before the last pass has ended, and its
+/// first cache lines would stall each time (rows of 1024 in the third-level cache, layer norm: 112 ns a row without).
 fn ahead(body: &Body, phases: &Phases) -> Vec<(u16, u8)> {
     let mut passes = phases.list.iter().filter(|p| !p.once);
     let (Some(first), Some(_)) = (passes.next(), passes.next()) else { return vec![] };
     loads_in_rows(&first.body, body.accesses.len(), AccessClass::Contiguous)
 }
 
-/// Values that folds by user-defined monoids compute from the buffers of a phase.
+/// Values of the row that folds by user-defined monoids compute from the buffers of a phase, with their bytes per lane.
 fn left(phase: &Phase) -> Vec<(u16, u8)> {
     let folds = phase.combined.iter().filter(|c| c.along == thalweg_kernel::Along::Fold);
     folds.flat_map(|c| (c.slot..).zip(c.of.region().args.iter().map(|&d| lane_of(d)))).collect()
@@ -150,7 +151,8 @@ fn phase(body: &Body, once: bool, target: &'static Target, options: Options) -> 
     })
 }
 
-/// Unrolls by as many copies as the order of folds requires, interleaving as many as the registers allow.
+/// Unrolls a pass with folds by as many copies as the order of folds requires (32 points), interleaving as many copies
+/// as the registers allow.
 fn folding(v: &Vir, order: &[Val], limits: Limits, single: usize, options: Options) -> Option<(Program, Allocation)> {
     let copies = LANES / v.lanes;
     // Interleaved copies would share the frame slots of loops.

@@ -1,10 +1,10 @@
 //! The vector IR: one step of the inner loop in SSA form, one operation per value.
 //!
-//! An operation is a meaning ("multiply and add", "select by mask"), not an instruction: the instruction set selects
-//! instructions for it, and a [`Target`] says which meanings it has. A step computes `lanes` points. A 32-bit value
-//! fills `4·lanes` bytes of a register and a 64-bit value `8·lanes`, so each instruction has its own vector length.
-//! Masks are in mask registers (`lane` 0) or, where there are none, in vectors of 0 and -1, whose width `lane` gives.
-//! Equal instructions are one value (value numbering). Always true: an instruction stands after its arguments.
+//! An operation is machine-neutral ("multiply and add", "select by mask"): the instruction set selects instructions for
+//! it, and a [`Target`] says which operations are native. A step computes `lanes` points. A 32-bit value fills
+//! `4·lanes` bytes of a register and a 64-bit value `8·lanes`, so each instruction has its own vector length. Masks are
+//! in mask registers (`lane` 0) or, on a machine without mask registers, in vectors of 0 and -1 with lanes of `lane`
+//! bytes. Equal instructions are one value (value numbering). Always true: an instruction comes after its arguments.
 
 pub mod target;
 
@@ -13,19 +13,19 @@ use std::hash::{BuildHasherDefault, Hash, Hasher};
 use target::Target;
 use thalweg_ir::{DType, Monoid};
 
-/// A value: the index of its instruction.
+/// A value of the IR, identified by the index of the instruction that computes it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Val(pub u32);
 
 impl Val {
-    /// The index as a `usize`.
+    /// The index of the instruction as a `usize`.
     pub fn at(self) -> usize {
         self.0 as usize
     }
 }
 
-/// Number formats, for conversions. Numbers of 16 bits are adjacent in the lower half of a vector, whose lane size is
-/// that of the other side.
+/// Number format of one side of a conversion. Numbers of 16 bits are adjacent in the lower half of a vector, and the
+/// lane size is that of the other side's format.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Format {
     U16,
@@ -39,7 +39,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Bytes of a lane that holds it.
+    /// Bytes of a lane that holds a number of this format.
     pub fn lane(self) -> u8 {
         match self {
             Format::I64 | Format::U64 | Format::F64 => 8,
@@ -48,28 +48,28 @@ impl Format {
     }
 }
 
-/// Predicate of a float comparison. All are false if an argument is NaN, but for `Ne` and `Unordered`.
+/// Predicate of a float comparison. If an argument is NaN, only `Ne` and `Unordered` are true.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Predicate {
     Eq,
     Ne,
     Lt,
     Le,
-    /// Some argument is NaN.
+    /// True if at least one argument is NaN.
     Unordered,
 }
 
-/// Direction of a rounding to an integer.
+/// Rounding mode of a conversion to an integer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Rounding {
-    /// Halves to even.
+    /// To the nearest integer, halves to even.
     Nearest,
     Down,
     Up,
     Zero,
 }
 
-/// Form of elements in memory, against that in lanes.
+/// Format of elements in memory, relative to that in lanes; loads and stores convert.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Memory {
     /// Same format as in lanes.
@@ -84,136 +84,165 @@ pub enum Memory {
     Packed,
 }
 
-/// Opcode of a vector instruction: on lanes of [`Inst::lane`] bytes, unless it says otherwise.
+/// Opcode of a vector instruction. It works on lanes of [`Inst::lane`] bytes, unless its description says otherwise.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Op {
-    /// One value in every lane (`aux`), in the constant pool.
+    /// Constant with the bits `aux` in every lane, read from the constant pool.
     Const,
-    /// A full vector of the constant pool ([`Vir::tables`]`[aux]`).
+    /// Constant vector with different lanes ([`Vir::tables`]`[aux]`), read from the constant pool.
     Table,
-    /// Lane numbers, plus `lanes` for each preceding copy of the step; in the constant pool.
+    /// Lane indices 0, 1, 2, …, plus `lanes` for each preceding copy of the step; read from the constant pool.
     Iota,
-    /// A vector in the stack frame ([`Vir::slots`]`[aux]`) that the prologue fills.
+    /// Vector in the stack frame ([`Vir::slots`]`[aux]`), which code before the step fills.
     Slot,
-    /// All lanes true (`imm` 1) or false, in a mask register.
+    /// Mask register with all lanes true (`imm` 1) or all false (`imm` 0).
     MaskConst,
 
-    /// Float sum, difference, product, quotient, square root.
+    /// Float sum `a + b`.
     Add,
+    /// Float difference `a - b`.
     Sub,
+    /// Float product `a·b`.
     Mul,
+    /// Float quotient `a/b`.
     Div,
+    /// Float square root.
     Sqrt,
-    /// `a < b ? a : b`, so `b` if one is NaN.
+    /// Float minimum as x86 defines it: `a < b ? a : b`, so `b` if one is NaN.
     Min,
-    /// `a > b ? a : b`, so `b` if one is NaN.
+    /// Float maximum as x86 defines it: `a > b ? a : b`, so `b` if one is NaN.
     Max,
-    /// The smaller of two numbers, -0 below +0; unspecified if one is NaN.
+    /// Float minimum with -0 below +0; unspecified if an argument is NaN.
     MinNumber,
-    /// The larger of two numbers, -0 below +0; unspecified if one is NaN.
+    /// Float maximum with -0 below +0; unspecified if an argument is NaN.
     MaxNumber,
-    /// Nearest integer in a direction, as a float.
+    /// Float rounded to an integer in a direction, still as a float.
     Round(Rounding),
-    /// `a·2ᵇ` for integral `b`, rounded once.
+    /// Float `a·2ᵇ` for integral `b`, rounded once.
     Scale,
-    /// `a·b + c`, rounded once.
+    /// Fused multiply-add `a·b + c`, rounded once.
     MulAdd,
-    /// `a·b - c`, rounded once.
+    /// Fused multiply-subtract `a·b - c`, rounded once.
     MulSub,
-    /// `c - a·b`, rounded once.
+    /// Fused negated multiply-add `c - a·b`, rounded once.
     NegMulAdd,
 
-    /// Integer sum, difference, product (its low half), magnitude, extremes.
+    /// Integer sum, wrapping.
     IntAdd,
+    /// Integer difference, wrapping.
     IntSub,
+    /// Low half of an integer product.
     IntMul,
-    /// Product of the low halves of unsigned lanes, as wide as the lanes.
+    /// Full product of the low halves of two lanes, as unsigned integers: 32 × 32 bits in a lane of 64.
     IntMulHalves,
+    /// Magnitude of signed integers; the minimum stays itself.
     IntAbs,
+    /// Minimum of signed integers.
     IntMin,
+    /// Maximum of signed integers.
     IntMax,
+    /// Minimum of unsigned integers.
     UintMin,
+    /// Maximum of unsigned integers.
     UintMax,
-    /// Bitwise operations. `AndNot` is `b` and not `a`.
+    /// Bitwise `a & b`.
     And,
+    /// Bitwise `b & !a`.
     AndNot,
+    /// Bitwise `a | b`.
     Or,
+    /// Bitwise `a ^ b`.
     Xor,
-    /// Shifts and rotation by a constant (`imm`).
+    /// Shift left by the constant `imm`.
     ShiftLeft,
+    /// Logical shift right by the constant `imm`.
     ShiftRight,
+    /// Arithmetic shift right by the constant `imm`.
     ShiftRightSigned,
+    /// Rotation left by the constant `imm`.
     RotateLeft,
-    /// Shifts by another vector's lanes, as unsigned counts: 0 (or the sign) from the lane's width on.
+    /// Shift left by the lanes of `b`, as unsigned counts; 0 if the count is at least the lane's width.
     ShiftLeftBy,
+    /// Logical shift right by the lanes of `b`, as unsigned counts; 0 if the count is at least the lane's width.
     ShiftRightBy,
+    /// Arithmetic shift right by the lanes of `b`, as unsigned counts; the sign if the count is at least the lane's
+    /// width.
     ShiftRightSignedBy,
 
-    /// Float comparison into a mask. `imm` of comparisons is the lane size of the arguments.
+    /// Float comparison; the result is a mask. `imm` of all comparisons is the lane size of the arguments in bytes.
     Compare(Predicate),
-    /// Integer comparisons into a mask: equal, greater.
+    /// Integer comparison `a = b`; the result is a mask.
     IntEq,
+    /// Signed integer comparison `a > b`; the result is a mask.
     IntGt,
+    /// Unsigned integer comparison `a > b`; the result is a mask.
     UintGt,
     /// Mask of the lanes in which `a` and `b` have a common bit.
     TestBits,
-    /// Operations on mask registers. `MaskAndNot` is `b` and not `a`.
+    /// `a & b` on mask registers.
     MaskAnd,
+    /// `b & !a` on mask registers.
     MaskAndNot,
+    /// `a | b` on mask registers.
     MaskOr,
+    /// `a ^ b` on mask registers.
     MaskXor,
+    /// `!a` on a mask register.
     MaskNot,
-    /// `m ? a : b` by a mask.
+    /// Selection `m ? a : b` by lane; the mask is the first argument.
     Select,
 
-    /// Conversion; of floats to integers toward zero. Below its range an integer is the smallest one. Above, an
-    /// unsigned one is the largest one, a signed one unspecified, but for 2³¹ of f64, which becomes the smallest i32: a
-    /// division needs it.
+    /// Conversion between formats; floats are rounded to integers toward zero. A float below the integer's range gives
+    /// the smallest integer. A float above it gives the largest unsigned integer; a signed result is unspecified,
+    /// except that the f64 2³¹ gives the smallest i32, which integer division relies on.
     Convert(Format, Format),
     /// Conversion of floats to integers, halves to even; unspecified out of range.
     ConvertNearest(Format, Format),
-    /// The low 32 bits of 64-bit lanes, in adjacent 32-bit lanes.
+    /// Truncation of 64-bit lanes to their low 32 bits, in adjacent 32-bit lanes.
     LowHalves,
-    /// The low 16 bits (`imm` 2) or 8 bits (`imm` 1) of 32-bit lanes, adjacent in the lower part of the vector.
+    /// Truncation of 32-bit lanes to their low 16 bits (`imm` 2) or 8 bits (`imm` 1), adjacent in the lower part of the
+    /// vector.
     Pack,
-    /// The lanes of a vector of 16 bytes in reverse order.
+    /// Reversal of the lanes of a vector of 16 bytes.
     Reverse,
-    /// 32-bit words of `b`, by their numbers in the words of `a`.
+    /// Permutation of the 32-bit words of `b`: result word `i` is word `a[i]` of `b`.
     PermuteWords,
-    /// An operation of the instruction set's own, by its number there. Only [`Target::pack`] makes one.
+    /// Operation specific to the instruction set, identified by a number that the instruction set defines. Only
+    /// [`Target::pack`] creates one.
     Machine(u8),
 
     /// Position of the step in the row, in every lane.
     Step,
-    /// The two low bits of the step's address in a strided access, in every lane.
+    /// Two low bits of the address of the step's first element in a strided access, in every lane.
     StepLow,
-    /// `lanes` contiguous elements at a pointer (`aux`); `imm` is the element size in memory.
+    /// Load of `lanes` contiguous elements at a pointer (`aux`); `imm` is the element size in memory.
     Load(Memory),
-    /// Writes the first argument as contiguous elements. With [`CACHED`] in `aux`, never non-temporally.
+    /// Store of the first argument as contiguous elements. With [`CACHED`] in `aux`, it is never non-temporal.
     Store(Memory),
-    /// Writes the lowest lane of the first argument at the pointer: `imm` bytes.
+    /// Store of the lowest lane of the first argument at the pointer (`imm` bytes).
     StoreOne,
-    /// Combines the first argument with the contiguous elements at the pointer, by one instruction.
+    /// Combination of the first argument with the contiguous elements at the pointer, by one instruction that reads
+    /// memory.
     Merge(Monoid, DType),
-    /// Folds the first argument into the accumulators of a fold ([`Vir::folds`]`[aux]`).
+    /// Accumulation of the first argument into a fold ([`Vir::folds`]`[aux]`).
     Fold(Monoid, DType),
-    /// Sets the row's value `aux` to the first argument, which is the same in every lane.
+    /// Assignment of the first argument, which is the same in every lane, to the row's value `aux`.
     Set,
-    /// Gathers elements at the pointer plus the index lanes (first argument) times `imm`; 0 where the mask (second
+    /// Gather of elements at the pointer plus the index lanes (first argument) times `imm`; 0 where the mask (second
     /// argument) is false.
     Gather,
-    /// Records whether any lane of the mask is true.
+    /// Guard: if any lane of the mask is true, the call reports that its rectangle must take the slow path.
     Guard,
-    /// Stores the first argument to a frame vector of a loop ([`Vir::loops`]; `aux`: `loop << 16 | value`).
+    /// Store of the first argument to a frame vector of a loop ([`Vir::loops`]; `aux`: `loop << 16 | value`).
     Put,
-    /// Runs the loop `aux`, which preserves no registers.
+    /// Execution of the loop `aux`, which preserves no registers.
     Loop,
-    /// Reads a frame vector of a loop (`aux` as for [`Op::Put`]).
+    /// Load of a frame vector of a loop (`aux` as for [`Op::Put`]).
     Take,
-    /// In a loop iteration: narrows the active lanes to those where the first argument is true; leaves the loop if none
-    /// remain.
+    /// Loop exit test, in a loop iteration: lanes where the first argument is false become inactive, and the loop ends
+    /// if no lane is active.
     Exit,
-    /// In a loop iteration: stores the first argument to the carried value in slot `aux`.
+    /// Update of the loop-carried value in slot `aux` with the first argument, in a loop iteration.
     Carry,
 }
 
@@ -260,10 +289,10 @@ pub enum Class {
     Effect,
 }
 
-/// One instruction.
+/// An instruction of the vector IR.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Inst {
-    /// Operation.
+    /// Opcode.
     pub op: Op,
     /// Vector length in bytes; 0 if the operation has none.
     pub width: u8,
@@ -279,12 +308,12 @@ pub struct Inst {
     pub aux: u64,
     /// Register class of the result.
     pub class: Class,
-    /// Copy of the step, after unrolling.
+    /// Index of the copy of the step that the instruction belongs to, after unrolling.
     pub step: u8,
 }
 
 impl Hash for Inst {
-    /// Few words instead of a word for each field: every value of a step is looked up by it.
+    /// Hashes a few words instead of a word for each field: every value of a step is looked up by its instruction.
     fn hash<H: Hasher>(&self, to: &mut H) {
         self.op.hash(to);
         let bytes = [self.width, self.imm, self.nargs, self.lane, self.step, self.class as u8, 0, 0];
@@ -299,34 +328,34 @@ impl Inst {
     pub fn args(&self) -> &[Val] {
         &self.args[..self.nargs as usize]
     }
-    /// Whether the value is loop-invariant and in memory: it is never spilled, but read again instead.
+    /// Whether the value is loop-invariant and has a copy in memory: it is then never spilled, but read again instead.
     pub fn invariant(&self) -> bool {
         matches!(self.op, Op::Const | Op::Table | Op::Iota | Op::Slot)
     }
 }
 
-/// Source of a frame vector.
+/// Source of the contents of a frame vector.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Source {
     /// A scalar argument, in the form of [`thalweg_ir::Scalar::to_bits`]; bool as 0 or -1.
     Scalar(u16),
-    /// Word 0 of an access, advanced by rows.
+    /// Argument word 0 of an access (address or position), advanced row by row.
     Word(u16),
-    /// Word 2 of an access.
+    /// Argument word 2 of an access: its stride within a row, in elements.
     Stride(u16),
-    /// The element at word 0 of an access.
+    /// The element at the address of an access (argument word 0), the same for all points of a row.
     Uniform(u16),
-    /// The two low bits of word 0.
+    /// The two low bits of the address of an access (argument word 0).
     Low(u16),
-    /// A value of the row, which an earlier phase left in the frame.
+    /// A value of the row that an earlier phase stored in the frame.
     Value(u16),
-    /// A value of a loop iteration: a carried one, or an argument of the loop.
+    /// A value of a loop iteration: a loop-carried value, or an argument of the loop.
     Iteration(u16),
-    /// -1 in the lanes inside the row.
+    /// Mask of a masked step: -1 in the lanes inside the row, 0 in the others.
     Tail,
 }
 
-/// A vector in the frame: one value in every lane, except for [`Source::Tail`].
+/// A vector in the stack frame. All lanes have the same value, except for [`Source::Tail`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Slot {
     /// Source of the value.
@@ -338,7 +367,7 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// Whether it is the same for all rows of a call.
+    /// Whether the slot has the same contents for all rows of a call.
     pub fn by_call(&self) -> bool {
         matches!(self.source, Source::Scalar(_) | Source::Stride(_))
     }
@@ -355,27 +384,28 @@ pub struct LoopIteration {
 /// A fold over the points of a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Accumulate {
-    /// Monoid.
+    /// Monoid that combines the elements.
     pub op: Monoid,
     /// Dtype of the elements.
     pub dtype: DType,
-    /// Value of the row that receives the result.
+    /// Index of the row's value that receives the result.
     pub value: u16,
 }
 
-/// Flag in a load's `aux`: the pointer descends, so the step's elements end at its start. The vector has memory order,
-/// the last point first.
+/// Flag in a load's `aux`: addresses descend from point to point, so the step's elements end at the pointer. The loaded
+/// vector has memory order, the last point first.
 pub const DOWNWARDS: u64 = 1 << 32;
 
-/// Flag in a store's `aux`: its cache lines are read again soon.
+/// Flag in a store's `aux`: the stored cache lines are read again soon, so the store is never non-temporal.
 pub const CACHED: u64 = 1 << 32;
 
-/// Id of a pointer for loads and stores: word 0 of an access (even) or word 3 (odd).
+/// Id of a pointer for loads and stores: even for argument word 0 of an access (its elements), odd for word 3 (its
+/// position table).
 pub fn pointer(access: u16, table: bool) -> u64 {
     access as u64 * 2 + table as u64
 }
 
-/// A multiplicative hasher: keys are small and not adversarial.
+/// A multiplicative hasher for the value-numbering table: its keys are small and not adversarial.
 #[derive(Default)]
 pub struct Mix(u64);
 impl Hasher for Mix {
@@ -404,7 +434,7 @@ impl Hasher for Mix {
     }
 }
 
-/// One step, under construction or complete.
+/// Vector IR of one step, under construction or complete.
 pub struct Vir {
     /// The instruction set.
     pub target: &'static Target,
@@ -412,23 +442,23 @@ pub struct Vir {
     pub lanes: usize,
     /// Instructions, one per value.
     pub insts: Vec<Inst>,
-    /// Stores and guards, in program order.
+    /// Instructions with effects (stores, folds, guards), in program order.
     pub effects: Vec<Val>,
-    /// Frame vectors.
+    /// Frame vectors that [`Op::Slot`] reads.
     pub slots: Vec<Slot>,
-    /// Folds over the points, each with its own accumulators.
+    /// Folds over the points of a row, each with its own accumulators.
     pub folds: Vec<Accumulate>,
     /// Loops with data-dependent trip counts.
     pub loops: Vec<LoopIteration>,
-    /// Mask of active lanes, in a loop iteration.
+    /// Mask of the lanes that have not left the loop, in a loop iteration.
     pub active: Option<Val>,
-    /// Vectors of the constant pool, each as long as a register.
+    /// Vectors of the constant pool that [`Op::Table`] reads, each as long as a register.
     pub tables: Vec<Vec<u8>>,
     known: HashMap<Inst, Val, BuildHasherDefault<Mix>>,
 }
 
 impl Vir {
-    /// An empty step.
+    /// Returns an empty step of `lanes` points.
     pub fn new(target: &'static Target, lanes: usize) -> Vir {
         Vir {
             target,
@@ -444,7 +474,7 @@ impl Vir {
         }
     }
 
-    /// Bytes of a vector with lanes of that many bytes.
+    /// Bytes of a vector of the step's points with lanes of `lane` bytes.
     pub fn width(&self, lane: u8) -> u8 {
         (self.lanes * lane as usize) as u8
     }
@@ -459,7 +489,7 @@ impl Vir {
         self.inst(v).lane
     }
 
-    /// Appends an instruction, or returns the equal one that exists.
+    /// Appends an instruction and returns its value; returns the existing value if there is an equal instruction.
     pub fn push(&mut self, mut i: Inst) -> Val {
         if i.op.commutes() && i.args[1] < i.args[0] {
             i.args.swap(0, 1);
@@ -473,8 +503,8 @@ impl Vir {
         v
     }
 
-    /// An instruction on registers. `lane` is the lane size of the result (0: a mask register); `size` the lane size
-    /// that sets the vector length.
+    /// Appends an instruction on registers. `lane` is the lane size of the result (0: a mask register); `size` is the
+    /// lane size that determines the vector length.
     pub fn make(&mut self, op: Op, size: u8, lane: u8, imm: u8, args: &[Val]) -> Val {
         let mut a = [Val(0); 3];
         a[..args.len()].copy_from_slice(args);
@@ -483,19 +513,19 @@ impl Vir {
         self.push(Inst { op, width, imm, nargs, lane, args: a, aux: 0, class, step: 0 })
     }
 
-    /// Value of an instruction without arguments.
+    /// Appends an instruction without arguments.
     pub fn leaf(&mut self, op: Op, lane: u8, imm: u8, aux: u64) -> Val {
         let class = if lane == 0 { Class::Mask } else { Class::Vector };
         let width = if lane == 0 { 0 } else { self.width(lane) };
         self.push(Inst { op, width, imm, nargs: 0, lane, args: [Val(0); 3], aux, class, step: 0 })
     }
 
-    /// One value in every lane, given by its bits.
+    /// Appends a constant, given by its bits, in every lane.
     pub fn constant(&mut self, bits: u64, lane: u8) -> Val {
         self.leaf(Op::Const, lane, 0, bits)
     }
 
-    /// Value that is a vector of the constant pool.
+    /// Appends a vector of the constant pool, padded with zeros to a register.
     pub fn table(&mut self, mut bytes: Vec<u8>, lane: u8) -> Val {
         bytes.resize(self.target.vector_bytes, 0);
         let at = self.tables.iter().position(|t| *t == bytes).unwrap_or_else(|| {
@@ -505,7 +535,7 @@ impl Vir {
         self.leaf(Op::Table, lane, 0, at as u64)
     }
 
-    /// Value that is a vector of the frame.
+    /// Appends the value of a frame vector; equal slots share one.
     pub fn slot(&mut self, slot: Slot) -> Val {
         let at = self.slots.iter().position(|s| *s == slot).unwrap_or_else(|| {
             self.slots.push(slot);

@@ -1,9 +1,10 @@
 //! Linear code: a function as a list of machine-neutral operations, after register allocation.
 //!
 //! In: the builders of this folder push [`Line`]s. Out: [`Linear`], which an instruction set encodes line by line.
-//! General registers have roles ([`Gpr`]); vector and mask registers are numbered as the allocator did. Always true: a
-//! line needs only its fields to be encoded; a label that is used is bound once; between lines, the general registers
-//! `A` and `B` hold what the lines say, and no other temporary lives on.
+//! General registers have roles ([`Gpr`]); vector and mask registers have the numbers that the allocator assigned.
+//! Always true: a line needs only its fields to be encoded; a label that is used is bound once; of the temporaries,
+//! only the general registers `A` and `B` carry values from line to line (lines of vector operations may overwrite
+//! them).
 
 use super::ir::{Accumulate, Inst};
 use std::rc::Rc;
@@ -14,20 +15,21 @@ use thalweg_ir::DType;
 pub enum Gpr {
     /// Stack pointer; the frame begins there, aligned to 64 bytes.
     Stack,
-    /// The argument block.
+    /// Address of the argument block.
     Args,
-    /// Position of the step in the row.
+    /// Index in the row of the step's first point.
     Position,
     /// Number of points of a row.
     Count,
-    /// Bits that guards found.
+    /// Nonzero if a guard found a lane that needs the slow path; the function's return value.
     Faults,
-    /// Address of the row's values, in functions of row bodies; it is pointer 0 there.
+    /// Address of the row's values, in functions of row bodies; it uses the register of pointer 0.
     Values,
-    /// Temporaries.
+    /// First temporary.
     A,
+    /// Second temporary.
     B,
-    /// Pointers of accesses.
+    /// Register of an access's pointer.
     Pointer(u8),
 }
 
@@ -56,7 +58,7 @@ pub enum Word {
     Mem(Mem),
 }
 
-/// Right side of a comparison.
+/// Right operand of a comparison.
 #[derive(Clone, Copy, Debug)]
 pub enum Right {
     Reg(Gpr),
@@ -70,13 +72,13 @@ pub enum Operand {
     Reg(u8),
     /// A vector in memory.
     Mem(Mem),
-    /// One value in every lane, in the constant pool.
+    /// A constant with the same bits in every lane, in the constant pool.
     Constant { bits: u64, lane: u8 },
-    /// A vector in the constant pool; equal ids share one.
+    /// A constant vector in the constant pool; operands with equal ids share one entry.
     Pool { id: (u64, u64), bytes: Rc<[u8]> },
 }
 
-/// Conditions of branches, on unsigned words.
+/// Condition of a branch, on unsigned words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cond {
     Below,
@@ -91,8 +93,8 @@ pub enum Cond {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Label(pub u32);
 
-/// Flag of a fold that some element was NaN: a register (a mask register, or a vector where masks are vectors), or a
-/// frame vector.
+/// Location of a fold's flag that some element was NaN: a register (a mask register, or a vector register where masks
+/// are vectors), or, without one, a frame vector.
 #[derive(Clone, Copy, Debug)]
 pub struct NanFlag {
     pub register: Option<u8>,
@@ -107,19 +109,20 @@ pub struct Run {
     pub dst: u8,
     /// Registers of the arguments.
     pub args: [u8; 3],
-    /// Argument whose register the result takes over.
+    /// Index of the argument whose register the result overwrites.
     pub overwritten: Option<u8>,
-    /// Argument that the allocator gave from memory, and where it is, if it is there still.
+    /// Index of the argument that the allocator placed in memory, and its memory operand; `operand` is `None` if the
+    /// argument has moved to a register since.
     pub memory: Option<u8>,
     pub operand: Option<Operand>,
     /// Lane size of the first argument.
     pub lane: u8,
-    /// Points of a step.
+    /// Number of points of a step.
     pub lanes: u8,
     /// Whether lanes past the end of the row are masked.
     pub tail: bool,
-    /// Frame offsets of a scratch vector, and of the masks of lanes inside the row (of 4 and 8 bytes), where masks are
-    /// vectors.
+    /// Frame offsets of a scratch vector (`scratch`), and of the masks of lanes inside the row (`inside`: of 4, then of
+    /// 8 bytes a lane), which exist where masks are vectors.
     pub scratch: i32,
     pub inside: i32,
     /// Pointer of a memory access; stride of a strided one, in elements.
@@ -131,15 +134,15 @@ pub struct Run {
 /// Machine-neutral instruction of linear code, after register allocation.
 #[derive(Clone, Debug)]
 pub enum Line {
-    /// Function entry: saves registers, makes a frame of that many bytes, sets `Args`, `Count` and `Faults`, stores the
-    /// number of rows in the frame; of row bodies (`phases`) also the range of phases. Jumps to `leave` if there are no
-    /// rows.
+    /// Function entry: saves registers, allocates a frame of `frame` bytes, sets `Args`, `Count` and `Faults`, and
+    /// stores the number of rows in the frame; in functions of row bodies (`phases`) also the range of phases. Jumps to
+    /// `leave` if there are no rows.
     Enter {
         frame: i32,
         phases: bool,
         leave: Label,
     },
-    /// Function exit: returns `Faults`. `fence`: after non-temporal stores.
+    /// Function exit: returns `Faults`. With `fence`, first waits for non-temporal stores.
     Leave {
         fence: bool,
     },
@@ -148,7 +151,7 @@ pub enum Line {
     /// Aligns the top of a loop.
     Align,
     Jump(Label),
-    /// Compares two words, and jumps.
+    /// Compares two words, and jumps if the condition holds.
     Branch {
         cond: Cond,
         left: Word,
@@ -185,7 +188,7 @@ pub enum Line {
         to: Gpr,
         from: Gpr,
     },
-    /// Address of a memory operand.
+    /// Computes the address of a memory operand.
     Address {
         to: Gpr,
         of: Mem,
@@ -252,15 +255,15 @@ pub enum Line {
         to: Mem,
         from: u8,
     },
-    /// All lanes false.
+    /// Sets all lanes of a mask register to false.
     ClearMask(u8),
-    /// One value in every lane.
+    /// Sets every lane of a whole register to a constant.
     Constant {
         to: u8,
         bits: u64,
         lane: u8,
     },
-    /// The lowest lane of a register, or an element in memory, in every lane of a whole register.
+    /// Broadcasts the lowest lane of a register, or an element in memory, to every lane of a whole register.
     Broadcast {
         to: u8,
         from: Operand,
@@ -276,22 +279,23 @@ pub enum Line {
         lane: u8,
         width: u8,
     },
-    /// The upper half of the lowest `bytes` bytes, at the bottom of a register.
+    /// Moves the upper half of a register's lowest `bytes` bytes to the lowest `bytes / 2` bytes of another register.
     UpperHalf {
         to: u8,
         from: u8,
         bytes: u8,
     },
 
-    /// Sets the masks of the last step: of the lanes inside the row; also their number and bits in the frame.
+    /// Sets the masks of a masked step, which select the lanes inside the row; also stores the number and the bit mask
+    /// of these lanes in the frame.
     TailMask {
         lanes: u8,
         inside: i32,
     },
-    /// An operation of the vector IR.
+    /// Executes an operation of the vector IR.
     Run(Run),
-    /// Combines elements with an accumulator; float extremes are correct for numbers only. `tail`: lanes past the end
-    /// of the row keep their value, if masks have registers.
+    /// Combines elements with an accumulator; float maxima and minima are correct for numbers only, not for NaN. With
+    /// `tail`, lanes past the end of the row keep their value, if masks have registers.
     Combine {
         fold: Accumulate,
         width: u8,
@@ -300,7 +304,7 @@ pub enum Line {
         temporaries: [u8; 4],
         tail: bool,
     },
-    /// Records in a fold's flag whether a lane is NaN.
+    /// Sets a fold's NaN flag if a lane is NaN.
     NoteNan {
         lane: u8,
         width: u8,
@@ -309,7 +313,7 @@ pub enum Line {
         temporary: u8,
         tail: bool,
     },
-    /// Jumps if no lane was NaN.
+    /// Jumps if a fold's NaN flag is not set.
     BranchIfNumber {
         lane: u8,
         width: u8,
@@ -318,8 +322,8 @@ pub enum Line {
         to: Label,
     },
 
-    /// Sets the active lanes of a loop's first iteration: those inside the row, or, in a nested loop, those of the
-    /// outer one, which are saved at the frame offset `words`.
+    /// Sets the active lanes of a loop's first iteration: the lanes inside the row, or, in a nested loop, the active
+    /// lanes of the outer loop, which are saved at the frame offset `words`.
     BeginLoop {
         nested: bool,
         tail: bool,
@@ -331,7 +335,8 @@ pub enum Line {
     EndLoop {
         words: i32,
     },
-    /// Narrows the active lanes to those where `go` is true, copies them to `dst`, leaves if there are none.
+    /// Deactivates the lanes where `go` is false, copies the mask of active lanes to `dst`, and jumps to `leave` if
+    /// none is active.
     Exit {
         dst: u8,
         go: u8,
@@ -340,20 +345,25 @@ pub enum Line {
     },
 }
 
-/// Offsets of words in the frame: the stack pointer to restore, the number of rows, the number and the bits of lanes
-/// inside the last step.
+/// Frame offset, in bytes, of the caller's stack pointer, which the exit restores.
 pub const FRAME_STACK: i32 = 0;
+/// Frame offset of the number of rows left to compute.
 pub const FRAME_ROWS: i32 = 8;
+/// Frame offset of the number of lanes inside the row, in a masked step.
 pub const FRAME_COUNT: i32 = 16;
+/// Frame offset of the bit mask of the lanes inside the row, in a masked step.
 pub const FRAME_BITS: i32 = 24;
-/// First phase to run, and the end of the range.
+/// Frame offset of the index of the first phase to run.
 pub const FRAME_START: i32 = 32;
+/// Frame offset of the end (exclusive) of the range of phases to run.
 pub const FRAME_END: i32 = 40;
-/// Number of rows of a group, rows that a phase has left to do, and the address of the next row's values.
+/// Frame offset of the number of rows of the current group.
 pub const FRAME_GROUP: i32 = 48;
+/// Frame offset of the number of rows of the group that the current phase has yet to process.
 pub const FRAME_LEFT: i32 = 56;
+/// Frame offset of the address of the next row's values.
 pub const FRAME_VALUES: i32 = 64;
-/// Word 0 of each access, advanced by rows.
+/// Frame offset of one word per access: its argument word 0, advanced row by row.
 pub const FRAME_WORDS: i32 = 72;
 
 /// Linear code under construction or complete.
@@ -361,7 +371,7 @@ pub const FRAME_WORDS: i32 = 72;
 pub struct Linear {
     /// Lines in execution order.
     pub lines: Vec<Line>,
-    /// Number of labels.
+    /// Number of labels created so far.
     pub labels: u32,
 }
 
@@ -399,11 +409,11 @@ impl Linear {
     pub fn branch(&mut self, cond: Cond, left: Gpr, right: Gpr, to: Label) {
         self.push(Line::Branch { cond, left: Word::Reg(left), right: Right::Reg(right), to });
     }
-    /// Jumps by a comparison of a register with a constant.
+    /// Appends a conditional jump by a comparison of a register with a constant.
     pub fn branch_imm(&mut self, cond: Cond, left: Gpr, right: i32, to: Label) {
         self.push(Line::Branch { cond, left: Word::Reg(left), right: Right::Imm(right), to });
     }
-    /// Jumps by a comparison of a word in the frame with a constant.
+    /// Appends a conditional jump by a comparison of a word in the frame with a constant.
     pub fn branch_frame(&mut self, cond: Cond, offset: i32, right: i32, to: Label) {
         self.push(Line::Branch { cond, left: Word::Mem(frame(offset)), right: Right::Imm(right), to });
     }

@@ -1,22 +1,24 @@
-//! Straight-line code of a loop iteration, with its own register allocation and frame slots.
+//! Compilation of loops inside a step: straight-line code of one iteration, with its own register allocation and frame
+//! slots.
 //!
-//! In: a step with loops ([`Vir::loops`]), and the registers that they may use. Out: a [`LoopCode`] for each, which
-//! [`super::turns`] emits. An iteration's values are invariants of its code: as many as fit, including carried values,
+//! In: a step with loops ([`Vir::loops`]), and the registers that they may use. Out: a [`LoopCode`] for each loop,
+//! which `loops.rs` emits. An iteration's values are invariants of its code: as many as fit, including carried values,
 //! are in registers for the whole loop; the others stay in the frame.
 
 use super::ir::{LoopIteration, Op, Vir};
 use super::regalloc::{self, Allocation, Limits};
 use super::schedule::{self, Program};
 
-/// Code of a loop.
+/// Register-allocated code of a loop inside a step.
 pub struct LoopCode {
     /// Instructions of one iteration.
     pub program: Program,
     /// Register allocation of the iteration.
     pub allocation: Allocation,
-    /// Nested loops.
+    /// Code of the loops nested in the iteration.
     pub inner: Vec<LoopCode>,
-    /// Frame offsets: of its values, of spilled values, and of two vectors for counters.
+    /// Frame offsets of the vectors of the loop's values (`slots`), of spilled values (`spills`), and of two vectors
+    /// for the iteration counter and the outer loop's active lanes (`words`).
     pub slots: i32,
     pub spills: i32,
     pub words: i32,

@@ -1,4 +1,4 @@
-//! Loops with data-dependent trip counts inside a step: code with its own registers.
+//! Emission of loops with data-dependent trip counts inside a step.
 //!
 //! In: a [`LoopCode`] for each loop of a step. Out: its lines. The step stores initial values and arguments to frame
 //! vectors of the loop, runs the loop, which preserves no registers, and loads its results from there:
@@ -20,12 +20,12 @@ use super::linear::{Gpr, Line, Mem, Operand, frame};
 use super::loop_code::LoopCode;
 
 impl<'a> Emit<'a> {
-    /// Frame vector of a loop's value; `aux` has the loop and the number of the value.
+    /// Memory operand of the frame vector of a loop's value; `aux` is `loop << 16 | value`.
     pub fn value_home(&self, aux: u64) -> Mem {
         frame(self.loops[(aux >> 16) as usize].slots + 64 * (aux & 0xFFFF) as i32)
     }
 
-    /// Emits the loop of that number.
+    /// Emits loop `number` of the step.
     pub fn run_loop(&mut self, number: usize, tail: bool) {
         let loops: &'a [LoopCode] = self.loops;
         let (code, iteration) = (&loops[number], &self.v.loops[number]);
@@ -60,7 +60,8 @@ impl<'a> Emit<'a> {
         }
     }
 
-    /// Writes a register to a carried value.
+    /// Emits the update of a loop-carried value from a register: a register copy if the value is held in a register,
+    /// else a store to the frame.
     pub fn carry(&mut self, (program, allocation): Allocated, slot: u64, from: u8) {
         let is = |val: Val| {
             let inst = &program.insts[val.at()];

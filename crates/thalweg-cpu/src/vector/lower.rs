@@ -18,13 +18,13 @@ use thalweg_kernel::{Access, AccessClass, Body, Node, NodeId, turn};
 pub enum Unsupported {
     /// No instructions for the operation on the dtype.
     Element(ElementOp, DType),
-    /// No instructions for the fold of the dtype.
+    /// No instructions for a fold of the dtype by the monoid.
     Fold(Monoid, DType),
-    /// No instructions for the conversion.
+    /// No instructions for the conversion from the first dtype to the second.
     Cast(DType, DType),
-    /// Store that is not contiguous.
+    /// Store through an access of this class, which is not contiguous.
     Store(AccessClass),
-    /// A node of row bodies where it is not supported: in a map, or a mapped access in a phase that runs once per row.
+    /// A node of row bodies in a map, or a mapped access in a phase that runs once per row.
     Rows,
     /// Frame or code above the emitter's limits.
     TooLarge,
@@ -32,7 +32,7 @@ pub enum Unsupported {
     NoPages,
 }
 
-/// Whether a value needs 64-bit lanes.
+/// Whether some value of the body needs 64-bit lanes, so that a step has half as many points.
 fn wide(body: &Body) -> bool {
     use ElementOp::{Div, FloorDiv, Rem};
     body.nodes.iter().enumerate().any(|(i, n)| {
@@ -60,17 +60,18 @@ struct Lower<'a> {
     once: bool,
     /// Whether the body is an iteration of a loop.
     turn: bool,
-    /// Loops lowered so far.
+    /// Loop nodes lowered so far.
     loops: Vec<NodeId>,
     v: Vir,
     place: Vec<Val>,
-    /// For each node, the product that it absorbs as a fused multiply-add.
+    /// For each node, the fused multiply-add that it becomes by absorbing a product, if any.
     contractions: Vec<Option<(Fused, [NodeId; 3])>>,
-    /// Values that are exactly a bf16 or f16, with its bits.
+    /// Values that were loaded from bf16, with that dtype and the value of the bits as loaded: storing such a value as
+    /// bf16 needs no rounding.
     halves: Vec<(Val, DType, Val)>,
 }
 
-/// Maximum points of a step that runs once per row: the shortest vectors suffice.
+/// Maximum lanes of a step that runs once per row, whose lanes are all equal: the shortest vectors suffice.
 const MAX_ONCE_LANES: usize = 4;
 
 /// Lowers the step of a prepared map body.
@@ -211,7 +212,7 @@ impl<'a> Lower<'a> {
         }
     }
 
-    /// A fused multiply-add, if the sum absorbs a product.
+    /// Lowers a sum that absorbs a product to a fused multiply-add; `None` if it absorbs none.
     fn contract(&mut self, dtype: DType, id: NodeId) -> Option<Val> {
         let (how, args) = self.contractions[id.index()]?;
         let op = match how {
@@ -237,12 +238,12 @@ impl<'a> Lower<'a> {
         self.v.int_gt(4, x, zero, true)
     }
 
-    /// Positions from the table of a mapped access.
+    /// Loads positions from the position table of a mapped access.
     fn positions(&mut self, access: u16) -> Val {
         self.v.leaf(Op::Load(Memory::Same), 4, 4, pointer(access, true))
     }
 
-    /// Mask of positions that are not negative.
+    /// Mask of the lanes whose position is not negative, i.e. not masked out.
     fn inside(&mut self, table: Val) -> Val {
         let least = self.v.i(-1);
         self.v.int_gt(4, table, least, true)
@@ -253,14 +254,14 @@ impl<'a> Lower<'a> {
         self.v.slot(Slot { source, dtype, lane })
     }
 
-    /// Position in the row, by lane.
+    /// Index in the row of each lane's point.
     fn lane_numbers(&mut self, lane: u8) -> Val {
         let v = &mut self.v;
         let (step, iota) = (v.leaf(Op::Step, lane, 0, 0), v.leaf(Op::Iota, lane, 0, 0));
         v.two(Op::IntAdd, lane, step, iota)
     }
 
-    /// Whether an access always reads its first element.
+    /// Whether an access reads the same element, its first, at all points of a row.
     fn uniform(&self, a: Access) -> bool {
         a.class == AccessClass::Uniform || a.class != AccessClass::Mapped && (a.per_row || self.once)
     }
@@ -347,8 +348,8 @@ impl<'a> Lower<'a> {
         }
     }
 
-    /// Gathers elements `offset` (i64) past those at the access. Lanes that are not inside, or too far for a 32-bit
-    /// index, take the slow path.
+    /// Lowers a gather of elements `offset` (i64) past the access's own positions. If some lane is not `inside`, or too
+    /// far for a 32-bit index, the rectangle takes the slow path.
     fn gather_at(&mut self, access: u16, offset: Val, inside: Val) -> Result<Val, Unsupported> {
         let a = self.body.accesses[access as usize];
         let from_row = match a.class {
@@ -377,7 +378,7 @@ impl<'a> Lower<'a> {
         Ok(self.widen(raw, a.dtype))
     }
 
-    /// Gathers elements at `index` times their size from the access's address.
+    /// Lowers a gather of the elements with the indices `index` (i32), counted from the access's address.
     fn gather(&mut self, access: u16, dtype: DType, index: Val, inside: Option<Val>, signed: bool) -> Val {
         let size = dtype.size();
         let lane = if size == 8 { 8 } else { 4 };
@@ -420,7 +421,7 @@ impl<'a> Lower<'a> {
         v.push(Inst { op: Op::Gather, width, imm: size, nargs, lane, args, aux, class, step: 0 })
     }
 
-    /// Combines the value to be written with the previous contents.
+    /// Lowers a store that combines: returns the combination of `x` with the previous contents of the output.
     fn combined(&mut self, op: Monoid, access: u16, a: Access, x: Val) -> Result<Val, Unsupported> {
         let dtype = a.dtype;
         if !matches!(dtype, DType::F32 | DType::F64 | DType::I32 | DType::U32 | DType::I64 | DType::U64) {
@@ -436,7 +437,7 @@ impl<'a> Lower<'a> {
         elements::combine(&mut self.v, op, dtype, old, x).ok_or(Unsupported::Fold(op, dtype))
     }
 
-    /// Converts a value to the form that stores of the dtype write.
+    /// Converts a value from its compute form to the form that a store of the dtype writes.
     fn written(&mut self, x: Val, dtype: DType) -> Val {
         let v = &mut self.v;
         let known = self.halves.iter().find(|h| h.0 == x && h.1 == dtype).map(|h| h.2);
@@ -479,7 +480,7 @@ impl<'a> Lower<'a> {
     }
 }
 
-/// The bits of a value that was just rounded to bf16.
+/// The bits of a value that was just rounded to bf16 (it is those bits, shifted left); `None` for other values.
 fn rounded_bits(v: &Vir, x: Val) -> Option<Val> {
     let i = v.inst(x);
     let shifted = i.op == Op::ShiftLeft && i.lane == 4 && i.imm == 16;
@@ -498,7 +499,7 @@ fn unwrapped(v: &Vir, x: Val, bits: u8) -> Val {
     if shifts(i, Op::ShiftRightSigned) && shifts(below, Op::ShiftLeft) { below.args[0] } else { x }
 }
 
-/// Reverses the lanes.
+/// Lowers the reversal of a vector's lanes.
 fn in_reverse(v: &mut Vir, x: Val) -> Val {
     let lane = v.lane(x);
     let words = v.lanes * lane as usize / 4;
@@ -513,7 +514,7 @@ fn in_reverse(v: &mut Vir, x: Val) -> Val {
 }
 
 impl Vir {
-    /// Packs the low `size` bytes of 32-bit lanes, adjacent in the lower part of the vector.
+    /// Packs the low `size` bytes of 32-bit lanes into adjacent elements in the lower part of the vector.
     fn pack(&mut self, size: u8, x: Val) -> Val {
         if self.native(Op::Pack, size) {
             self.make(Op::Pack, 4, 4, size, &[x])

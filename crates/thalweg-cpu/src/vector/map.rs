@@ -1,4 +1,4 @@
-//! The step of a map body: lowered, scheduled, unrolled, with registers.
+//! Compilation of a map body: its step is lowered, scheduled, unrolled and register-allocated.
 //!
 //! In: a body and a target. Out: a [`Map`], from which the function is emitted. Always true: its three programs compute
 //! the same values; the main loop needs no masks.
@@ -17,25 +17,25 @@ use thalweg_kernel::{AccessClass, Body, Node};
 /// A program with its register allocation.
 pub type Allocated = (Program, Allocation);
 
-/// A map body, ready to be emitted.
+/// A register-allocated map body, ready to be emitted.
 pub struct Map {
     /// The prepared body.
     pub body: Body,
-    /// Instructions of one step.
+    /// Vector IR of one step.
     pub v: Vir,
-    /// Main loop.
+    /// Code of the main loop: unrolled, unmasked steps.
     pub main: Allocated,
-    /// A single step, if the main loop has several copies.
+    /// Code of a single unmasked step, if the main loop is unrolled.
     pub single: Option<Allocated>,
-    /// The masked step at the end of a row.
+    /// Code of the masked step at the end of a row.
     pub tail: Allocated,
-    /// Loops inside the step.
+    /// Code of the loops inside the step.
     pub loops: Vec<LoopCode>,
     /// Number of instructions of a step.
     pub instructions: usize,
 }
 
-/// Compiles a map body up to its registers.
+/// Compiles a map body, up to register allocation.
 pub fn compile(body: &Body, target: &'static Target, options: Options) -> Result<Map, Unsupported> {
     let body = prepare(body);
     let v = lower::lower(&body, target)?;
@@ -55,7 +55,7 @@ pub fn compile(body: &Body, target: &'static Target, options: Options) -> Result
     Ok(Map { body, v, main: (main, registers), single, tail: (last, tail), loops, instructions })
 }
 
-/// Registers for the values of a step; `tail`: of the masked one.
+/// Registers that the allocator may use for a step; `tail` selects the masked step.
 pub fn limits(v: &Vir, options: Options, tail: bool) -> Limits {
     let gathers = v.insts.iter().any(|i| i.op == Op::Gather);
     let spare = (!v.target.mask_registers() && (gathers || tail)) as usize;
@@ -63,7 +63,7 @@ pub fn limits(v: &Vir, options: Options, tail: bool) -> Limits {
     Limits { vectors: options.registers.map_or(vectors, |r| r.min(vectors)), masks: v.target.masks() }
 }
 
-/// Unrolls the step by the largest of the target's factors without spills; by one if there is none.
+/// Unrolls the step by the largest of the target's factors that needs no spills; does not unroll if there is none.
 pub fn unrolled(
     v: &Vir,
     order: &[Val],
@@ -92,10 +92,11 @@ pub fn unrolled(
     Some((p, a))
 }
 
-/// Maximum accesses that are prefetched.
+/// Maximum number of accesses that a function prefetches.
 const MAX_PREFETCHED: usize = 3;
 
-/// The first few loads of a class through accesses below `end`, with bytes per element.
+/// Finds the accesses to prefetch: the first few of a class, with index below `end`, that the body loads from at every
+/// point. Returns each with its bytes per element.
 pub fn loads_in_rows(body: &Body, end: usize, class: AccessClass) -> Vec<(u16, u8)> {
     let loads = body.nodes.iter().filter_map(|n| match *n {
         Node::Load { access } if (access as usize) < end => Some((access, &body.accesses[access as usize])),

@@ -1,9 +1,10 @@
 //! Machine-neutral compilation of a map or row body to vector code with registers.
 //!
-//! Body → `lower` (vector IR: meanings, one per value) → `schedule` (instruction order, unrolling) → `regalloc`
-//! (register allocation). `map` and `inner_reduction` put the stages together. What differs by machine is asked of a
-//! [`Target`](ir::target::Target); an instruction set (`isa`) supplies it, selects instructions and encodes them.
-//! Always true: nothing here names an instruction or a register of a machine. docs/cpu-emitter.md has the design.
+//! Body → `lower` (vector IR, in SSA form) → `schedule` (instruction order, unrolling) → `regalloc` (register
+//! allocation). `map` and `inner_reduction` run these stages; `function` and `phases` emit `linear` code. A
+//! [`Target`](ir::target::Target), supplied by an instruction set (`isa`), describes the machine; the instruction set
+//! also selects and encodes instructions. Always true: nothing here names an instruction or a register of a machine.
+//! docs/cpu-emitter.md has the design.
 
 pub mod accumulators;
 mod build;
@@ -26,13 +27,14 @@ pub use lower::Unsupported;
 #[cfg(test)]
 pub use lower::lower;
 
-/// Options beside the body: store mode, and limits for tests.
+/// Compilation options: store mode, and limits that tests set.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Options {
-    /// Maximum vector registers for values, and for accumulators.
+    /// Maximum number of vector registers for values, and the same maximum for accumulators; `None`: all.
     pub registers: Option<usize>,
-    /// Exact number of copies, even with spills.
+    /// Unroll factor (copies of the step), even if it causes spills; `None`: chosen by the compiler.
     pub copies: Option<usize>,
-    /// Whole vectors are stored non-temporally: the first element of each row of every output is aligned to 64 bytes.
+    /// Whether whole vectors are stored non-temporally. The first element of each row of every output must then be
+    /// aligned to 64 bytes.
     pub streaming: bool,
 }

@@ -1,4 +1,4 @@
-//! The function of a row body: its phases, one after the other, for groups of rows.
+//! Emission of the function of a row body: for each group of rows, its phases one after the other.
 //!
 //! In: a [`Reduction`]. Out: linear code. `Gpr::Values` holds the address of the row's values.
 
@@ -15,7 +15,7 @@ use super::loop_code;
 use crate::row_call::{ACCESS_WORDS, MAX_ROWS_ABREAST};
 use thalweg_kernel::Body;
 
-/// Linear code of a row body. `None` if the frame is too large.
+/// Builds the linear code of a row body. `None` if its frame is too large.
 pub fn linear(body: &Body, reduction: &mut Reduction, target: &'static Target, streaming: bool) -> Option<Linear> {
     let Reduction { phases: parts, accesses, ahead, second, values } = reduction;
     let (accesses, second, values) = (&**accesses, *second, *values);
@@ -83,7 +83,7 @@ pub fn linear(body: &Body, reduction: &mut Reduction, target: &'static Target, s
 }
 
 impl<'a> Emit<'a> {
-    /// Starts a phase; jumps to the returned label if the call does not run it.
+    /// Emits the start of phase `k`: a jump to the returned label if the call does not run the phase.
     fn phase(&mut self, k: usize, p: &'a CompiledPhase) -> Label {
         (self.v, self.held, self.slots, self.loops) = (&p.v, p.held.as_ref(), p.slots, &p.loops);
         self.salt = (k as u64 + 1) << 32;
@@ -93,7 +93,7 @@ impl<'a> Emit<'a> {
         skip
     }
 
-    /// Computes the number of rows of the next group.
+    /// Emits the computation of the number of rows of the next group.
     fn group(&mut self, body: &Body) {
         let together = self.accesses.len() * ACCESS_WORDS + body.scalars as usize + 1;
         self.code.load(Gpr::A, frame(FRAME_ROWS));
@@ -102,7 +102,7 @@ impl<'a> Emit<'a> {
         self.code.store(frame(FRAME_GROUP), Gpr::A);
     }
 
-    /// Resets the accesses and values to the group's first row.
+    /// Emits code that resets the accesses and values to the group's first row.
     fn first_row(&mut self, starts: i32, home: i32) {
         for access in 0..self.accesses.len() as i32 {
             self.code.load(Gpr::A, frame(starts + 8 * access));
@@ -114,7 +114,7 @@ impl<'a> Emit<'a> {
         self.code.store(frame(FRAME_LEFT), Gpr::A);
     }
 
-    /// Advances to the next group, if there is one. Groups share the buffers.
+    /// Emits code that advances to the next group, if there is one. Groups share the buffers, so only operands advance.
     fn next_group(&mut self, body: &Body, starts: i32, group: Label) {
         for access in 0..body.accesses.len() {
             self.code.load(Gpr::A, self.arg(access as u16, 1));
@@ -149,13 +149,13 @@ impl<'a> Emit<'a> {
         self.end_folds();
     }
 
-    /// Sets `A` to the address of the row's values.
+    /// Emits the load of the address of the row's values, in the caller's memory, into register `A`.
     fn values_address(&mut self, body: &Body) {
         let word = self.accesses.len() * ACCESS_WORDS + body.scalars as usize;
         self.code.load(Gpr::A, at(Gpr::Args, word as i32 * 8));
     }
 
-    /// Loads the values that phases before the call's first computed.
+    /// Emits code that loads the row's values of phases before the call's first phase from the caller's memory.
     fn values_from_memory(&mut self, body: &Body, parts: &[CompiledPhase], values: usize) {
         if parts.len() < 2 || values == 0 {
             return;
@@ -172,7 +172,8 @@ impl<'a> Emit<'a> {
         self.code.bind(first);
     }
 
-    /// Stores the values that the call's phases computed, if it did not run all phases.
+    /// Emits code that stores the row's values of the call's phases to the caller's memory, unless the call ran all
+    /// phases.
     fn values_to_memory(&mut self, body: &Body, parts: &'a [CompiledPhase]) {
         let all = self.code.label();
         let some = self.code.label();

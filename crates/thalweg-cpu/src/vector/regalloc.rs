@@ -1,10 +1,10 @@
 //! Register allocation for straight-line code.
 //!
 //! Linear scan with the exact next use (Belady): if registers run out, the value whose next use is farthest is spilled,
-//! loop invariants first, since they need no store. Invariants stay in memory as operands where the instruction allows
-//! it; afterwards, registers that were never used hold the most read invariants for the whole loop
-//! ([`Allocation::hoist`]). Always true: a value is in at most one register, and a spilled value was written to its
-//! home before its register was reassigned.
+//! loop invariants first, since they need no store. Invariants stay in memory as operands if the instruction allows it;
+//! afterwards, registers that were never used hold the most read invariants for the whole loop ([`Allocation::hoist`]).
+//! A value's *home* is its location in memory: constant pool, frame slot or spill slot. Always true: a value is in at
+//! most one register, and a spilled value was written to its home before its register was reassigned.
 
 use super::ir::target::{Operands, Target};
 use super::ir::{Class, Inst, Op, Val};
@@ -13,7 +13,7 @@ use super::schedule::Program;
 /// Location that an instruction reads an argument from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Loc {
-    /// Register with that index.
+    /// Vector or mask register with this number.
     Reg(u8),
     /// Home of the value in memory: constant pool, frame slot or spill slot.
     Home,
@@ -22,15 +22,15 @@ pub enum Loc {
 /// Machine operation that the allocator emits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// The instruction at `at`. `overwritten` is the argument whose register the result takes over, where an
-    /// instruction must take over one; `memory` the argument that it was given from memory (which may be in a register
-    /// since).
+    /// Executes the instruction at `at`. `overwritten` is the index of the argument whose register the result
+    /// overwrites, for a destructive instruction; `memory` that of the argument that is a memory operand (hoisting may
+    /// have moved it to a register since).
     Run { at: u32, dst: u8, vals: [Val; 3], locs: [Loc; 3], overwritten: Option<u8>, memory: Option<u8> },
     /// Loads a value from its home in memory.
     Reload { val: Val, reg: u8 },
-    /// Loads a value from its home in memory into a register that the next instruction overwrites.
+    /// Loads a copy of a value from its home in memory into a register that the next instruction overwrites.
     Fresh { val: Val, reg: u8 },
-    /// Copies a value's register into one that the next instruction overwrites.
+    /// Copies a value to another register, which the next instruction overwrites.
     Copy { val: Val, from: u8, to: u8 },
     /// Stores a value to its home in memory.
     Spill { val: Val, reg: u8 },
@@ -55,9 +55,9 @@ pub struct Allocation {
     pub home: Vec<Option<u32>>,
     /// Number of spill stores.
     pub spills: usize,
-    /// Number of vector registers used, from 0.
+    /// Number of vector registers used (registers 0 to `peak` - 1).
     pub peak: usize,
-    /// Invariants held in registers for the whole loop.
+    /// Invariants that are held in a register for the whole loop, with the register.
     pub hoisted: Vec<(Val, u8)>,
 }
 
@@ -66,14 +66,14 @@ const NEVER: u32 = u32::MAX;
 struct Alloc<'a> {
     p: &'a Program,
     target: &'static Target,
-    /// Positions of the uses of value `v`: `uses[first[v]..first[v + 1]]`; those before `next[v]` are past.
+    /// Instruction indices that use value `v`: `uses[first[v]..first[v + 1]]`; `next[v]` is the first one still ahead.
     uses: Vec<u32>,
     first: Vec<u32>,
     next: Vec<u32>,
     reg: Vec<Option<u8>>,
     vectors: Vec<Option<Val>>,
     masks: Vec<Option<Val>>,
-    /// Spill slots whose values are dead.
+    /// Free spill slots: their values are dead.
     free: Vec<u32>,
     out: Allocation,
 }
@@ -137,7 +137,7 @@ impl Alloc<'_> {
     fn file(&mut self, class: Class) -> &mut Vec<Option<Val>> {
         if class == Class::Mask { &mut self.masks } else { &mut self.vectors }
     }
-    /// Mask registers are numbered from 1.
+    /// Register number of an index in a register file; mask registers are numbered from 1.
     fn number(class: Class, place: usize) -> u8 {
         place as u8 + (class == Class::Mask) as u8
     }
@@ -172,8 +172,8 @@ impl Alloc<'_> {
         self.reg[v.at()] = Some(reg);
     }
 
-    /// Frees the spill slots of arguments whose last use was this instruction. (Not earlier: it may read them from
-    /// there.)
+    /// Frees the spill slots of arguments whose last use was this instruction. Called after the instruction, which may
+    /// read them from the slots.
     fn free_places(&mut self, inst: &Inst) {
         for (k, &a) in inst.args().iter().enumerate() {
             if self.dies(a) && !inst.args()[..k].contains(&a) {
@@ -182,7 +182,7 @@ impl Alloc<'_> {
         }
     }
 
-    /// Whether the instruction can read this argument from memory.
+    /// Whether an instruction should read argument `k` as a memory operand instead of from a register.
     fn reads_memory(&self, inst: &Inst, operands: &Operands, k: usize) -> bool {
         let v = inst.args[k];
         let value = &self.p.insts[v.at()];
@@ -273,8 +273,8 @@ impl Alloc<'_> {
         }
     }
 
-    /// Allocates an instruction whose result takes over the register of an argument: of one that dies here, else of a
-    /// copy. `order`: the arguments that it may be, by preference.
+    /// Allocates a destructive instruction, whose result overwrites the register of an argument: of one that dies here,
+    /// else of a copy. `order` lists the arguments that it may overwrite, by preference.
     fn overwriting(
         &mut self,
         at: usize,
@@ -319,7 +319,7 @@ impl Alloc<'_> {
 }
 
 impl Allocation {
-    /// Assigns unused registers to invariants, the most often read first.
+    /// Assigns unused registers to loop invariants, the most often read first, and replaces their reads from memory.
     pub fn hoist(&mut self, p: &Program, limit: usize) {
         let mut wanted = vec![0u32; p.start];
         let invariant = |v: Val| v.at() < p.start;

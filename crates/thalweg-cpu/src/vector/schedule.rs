@@ -1,12 +1,13 @@
-//! Instruction order of a step, and unrolling.
+//! Instruction scheduling of a step, and unrolling.
 //!
-//! In: a [`Vir`]. Out: a [`Program`], the straight-line code that the allocator processes. Depth first from the
-//! effects, the argument with the larger register need first. Updates of a loop's carried values come last in its
-//! iteration. Stores stand after every load: an output may be the buffer of an input that dies here.
+//! In: a [`Vir`]. Out: a [`Program`], the straight-line code that the allocator processes. The order is depth first
+//! from the effects, the argument with the larger register need first. Updates of a loop's carried values come last in
+//! its iteration. Stores come after every load: an output may reuse the buffer of a dead input.
 
 use super::ir::{Class, Inst, Op, Val, Vir};
 
-/// Straight-line code: the instructions before `start` are invariants in memory and are not executed.
+/// Straight-line code of one or more copies of a step. The instructions before `start` are invariants in memory, and
+/// are not executed.
 pub struct Program {
     /// Instructions; arguments are indices into them.
     pub insts: Vec<Inst>,
@@ -14,11 +15,11 @@ pub struct Program {
     pub start: usize,
     /// Number of copies of the step.
     pub copies: usize,
-    /// Whether lanes past the end of the row are masked.
+    /// Whether the program is a masked step: lanes past the end of the row are inactive.
     pub tail: bool,
 }
 
-/// Values in execution order, without invariants.
+/// Returns the values of a step in execution order, without invariants.
 pub fn order(v: &Vir) -> Vec<Val> {
     let need = register_need(v);
     let mut done = vec![false; v.insts.len()];
@@ -49,7 +50,7 @@ pub fn order(v: &Vir) -> Vec<Val> {
     out
 }
 
-/// Sethi-Ullman numbers, as if values were not shared.
+/// Sethi-Ullman numbers (registers needed to compute each value), as if no value had several uses.
 fn register_need(v: &Vir) -> Vec<u32> {
     let mut need = vec![0u32; v.insts.len()];
     for (i, inst) in v.insts.iter().enumerate() {
@@ -77,8 +78,9 @@ fn stores_after_loads(v: &Vir, order: Vec<Val>) -> Vec<Val> {
     early.chain(late).chain(order[last + 1..].iter().copied()).collect()
 }
 
-/// Unrolls the step by `copies`, interleaving `abreast` copies at a time. Instructions that do not depend on the step
-/// stand once. Where masks are vectors, masked moves and folds of the last step get theirs as a last argument.
+/// Unrolls the step by `copies`, interleaving `abreast` copies at a time. Instructions that do not depend on the copy
+/// are emitted once. Where masks are vectors, loads, stores, merges and folds of a masked step get the mask as a last
+/// argument.
 pub fn unroll(v: &Vir, order: &[Val], copies: usize, abreast: usize, tail: bool) -> Program {
     let mut varies = vec![false; v.insts.len()];
     for (i, inst) in v.insts.iter().enumerate() {

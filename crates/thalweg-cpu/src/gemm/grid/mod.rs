@@ -74,8 +74,8 @@ impl Grid {
         !lines_run && terms.1 == 1 && terms.0 >= 4
     }
 
-    /// Number of taps: distinct steps that terms add to the limits' coordinates (9 for a 3×3 window over any number of
-    /// channels).
+    /// Number of taps: the period, in terms, after which the steps that terms add to the limits' coordinates repeat (9
+    /// for a 3×3 window whose channels are the outermost dimension of the terms).
     fn taps(&self) -> usize {
         let moves = |d: &usize| self.limits.iter().any(|l| l.terms[*d] != 0);
         let first = (0..self.terms.len()).find(moves).unwrap_or(self.terms.len());

@@ -1,27 +1,29 @@
 //! Calling convention: roles of general registers, function entry and exit, types of functions.
 //!
-//! Functions have the System V convention on every operating system. rax, rcx, rsi, rdi are free within a line; the
-//! frame is aligned to 64 bytes at rsp.
+//! Functions have the System V convention on every operating system. The encoding of a line may overwrite rax, rcx, rsi
+//! and rdi; the frame is aligned to 64 bytes at rsp.
 
 use super::asm::{Asm, Cond, Gpr, Label, R12, R13, R14, R15, RAX, RBP, RBX, RCX, RDI, RDX, RSI, RSP, Rm, at};
 use crate::vector::linear::{self, FRAME_END, FRAME_ROWS, FRAME_STACK, FRAME_START};
 
-/// Function of a map body: argument block, points, rows; returns 0, or not if lanes need the slow path.
+/// Type of the function of a map body. Arguments: argument block, number of points, number of rows. Returns 0, or
+/// another value if some lanes need the slow path.
 #[cfg(target_arch = "x86_64")]
 pub type MapFunction = extern "sysv64" fn(*const u64, usize, usize) -> u64;
-/// Function of a row body: also the first phase to run and the end of the range.
+/// Type of the function of a row body. Arguments: those of [`MapFunction`], the first phase to run, and the end
+/// (exclusive) of the range of phases.
 #[cfg(target_arch = "x86_64")]
 pub type RowFunction = extern "sysv64" fn(*const u64, usize, usize, usize, usize) -> u64;
-/// Function of a GEMM micro-kernel: its argument block.
+/// Type of a GEMM micro-kernel, whose only argument is its argument block.
 #[cfg(target_arch = "x86_64")]
 pub type GemmFunction<T> = extern "sysv64" fn(*const T);
 
-/// Callee-saved registers.
+/// Callee-saved registers, which every function saves and restores.
 pub const SAVED: [Gpr; 6] = [RBX, RBP, R12, R13, R14, R15];
 /// Registers for pointers of accesses; the first one holds the address of the row's values in functions of row bodies.
 pub const POINTERS: [Gpr; 7] = [RBX, RBP, RDX, 8, 9, 10, 11];
 
-/// Register that holds a role.
+/// Machine register that has a role of linear code.
 pub fn gpr(role: linear::Gpr) -> Gpr {
     match role {
         linear::Gpr::Stack => RSP,
@@ -37,8 +39,8 @@ pub fn gpr(role: linear::Gpr) -> Gpr {
 }
 
 impl Asm {
-    /// Saves registers, allocates the frame, reads the argument block, `n` and the number of rows; leaves if there are
-    /// no rows.
+    /// Emits the function's entry: saves registers, allocates the frame, moves the arguments to their registers or
+    /// frame words, and jumps to `leave` if there are no rows.
     pub fn enter(&mut self, frame: i32, phases: bool, leave: Label) {
         SAVED.iter().for_each(|r| self.push(*r));
         self.scalar(true, &[0x89], RSP, Rm::Reg(RAX), 0); // mov rax, rsp
@@ -61,7 +63,7 @@ impl Asm {
         }
     }
 
-    /// Emits the function's end, which returns the guards' result.
+    /// Emits the function's exit, which returns the guards' result; with `fence`, after a store fence.
     pub fn leave(&mut self, fence: bool) {
         if fence {
             self.raw(&[0x0F, 0xAE, 0xF8]); // sfence: earlier stores become visible before later ones

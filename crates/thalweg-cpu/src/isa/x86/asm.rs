@@ -1,12 +1,12 @@
 //! Instruction encoder: one function for all VEX and EVEX instructions, and the few scalar ones that loops need.
 //!
 //! In: an instruction as [`Code`] and operands. Out: bytes, and fix-ups for references to the constant pool that
-//! follows the code. It checks nothing: the caller must pass operands that fit the instruction. Tests compare the
-//! output with an independent decoder.
+//! follows the code. The encoder checks nothing: the caller must pass operands that fit the instruction. Tests compare
+//! its output with an independent decoder.
 
 use super::Level;
 
-/// Encoding of an instruction, without operands.
+/// Encoding of a vector instruction, without its operands.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Code {
     /// Opcode map: 1 is 0F, 2 is 0F38, 3 is 0F3A.
@@ -17,9 +17,10 @@ pub struct Code {
     pub opcode: u8,
     /// W bit; in EVEX it also gives the element size (4 or 8 bytes).
     pub w: bool,
-    /// Opcode extension in ModRM, for instructions with one operand less there.
+    /// Opcode extension in the reg field of ModRM, for instructions that have no register operand there.
     pub ext: u8,
-    /// Size of the memory operand, as a right shift of the vector's; from 16 on, an absolute size, `1 << (tuple - 16)`.
+    /// Size of the memory operand: below 16, the vector's size shifted right by this number; else `1 << (tuple - 16)`
+    /// bytes.
     pub tuple: u8,
     /// Whether the instruction takes an immediate.
     pub imm: bool,
@@ -29,7 +30,7 @@ pub struct Code {
     pub commutes: bool,
 }
 
-/// A general register, by number.
+/// A general register, by its number in encodings (rax is 0).
 pub type Gpr = u8;
 pub const RAX: Gpr = 0;
 pub const RCX: Gpr = 1;
@@ -44,36 +45,36 @@ pub const R13: Gpr = 13;
 pub const R14: Gpr = 14;
 pub const R15: Gpr = 15;
 
-/// Operand that may be in memory.
+/// Operand of an instruction's r/m field: a register or memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rm {
     /// A register.
     Reg(u8),
-    /// `[base + index·scale + disp]`; the index is a vector register in gathers.
+    /// Memory operand `[base + index·scale + disp]`; the index is a vector register in gathers.
     Mem { base: Gpr, index: Option<(u8, u8)>, disp: i32 },
-    /// Offset in the constant pool.
+    /// Memory operand in the constant pool, by its offset in bytes.
     Pool(u32),
 }
 
-/// `[base + disp]`
+/// Memory operand `[base + disp]`.
 pub fn at(base: Gpr, disp: i32) -> Rm {
     Rm::Mem { base, index: None, disp }
 }
 
-/// Modifiers of a vector instruction.
+/// Modifiers of a vector instruction: mask, broadcast, immediate, encoding.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Extra {
     /// Mask register, 0 for none.
     pub mask: u8,
-    /// Zeroes lanes outside the mask (else they keep their value).
+    /// Whether lanes outside the mask become 0; otherwise they keep their value.
     pub zero: bool,
-    /// Embedded broadcast: the memory operand is one element for all lanes.
+    /// Whether the memory operand is a single element that is broadcast to all lanes (embedded broadcast).
     pub broadcast: bool,
-    /// Immediate.
+    /// Immediate operand, if any.
     pub imm: Option<u8>,
-    /// The index register of `rm` is a vector register.
+    /// Whether the index register of the memory operand is a vector register (gathers).
     pub vsib: bool,
-    /// Forces VEX encoding on AVX-512 (mask instructions, and those without an EVEX form).
+    /// Whether the instruction has VEX encoding even on AVX-512 (mask instructions, and those without an EVEX form).
     pub vex: bool,
 }
 
@@ -98,14 +99,15 @@ pub struct Asm {
     /// Code bytes.
     pub bytes: Vec<u8>,
     level: Level,
-    /// (offset of the displacement, bytes of the instruction after it, offset in the pool)
+    /// References to the constant pool, to be resolved at the end: (offset of the displacement in the code, bytes of
+    /// the instruction after it, offset in the pool).
     pool: Vec<(usize, usize, u32)>,
     labels: Vec<Option<usize>>,
     jumps: Vec<(usize, usize)>,
 }
 
 impl Asm {
-    /// An empty function.
+    /// Returns an empty function for an instruction set level.
     pub fn new(level: Level) -> Asm {
         Asm { bytes: Vec::with_capacity(2048), level, pool: Vec::new(), labels: Vec::new(), jumps: Vec::new() }
     }
@@ -224,19 +226,19 @@ impl Asm {
         self.modrm(reg, rm, 1, after);
     }
 
-    /// `mov reg, rm` (64 bits)
+    /// Encodes `mov reg, rm` (64 bits).
     pub fn load(&mut self, reg: Gpr, rm: Rm) {
         self.scalar(true, &[0x8B], reg, rm, 0);
     }
-    /// `mov rm, reg` (64 bits)
+    /// Encodes `mov rm, reg` (64 bits).
     pub fn store(&mut self, rm: Rm, reg: Gpr) {
         self.scalar(true, &[0x89], reg, rm, 0);
     }
-    /// `lea reg, rm`
+    /// Encodes `lea reg, rm`.
     pub fn lea(&mut self, reg: Gpr, rm: Rm) {
         self.scalar(true, &[0x8D], reg, rm, 0);
     }
-    /// `mov reg, imm32` (zero-extended)
+    /// Encodes `mov reg, imm32` (zero-extended to 64 bits).
     pub fn set(&mut self, reg: Gpr, v: u32) {
         if reg >= 8 {
             self.byte(0x41);
@@ -244,7 +246,7 @@ impl Asm {
         self.byte(0xB8 | (reg & 7));
         self.dword(v as i32);
     }
-    /// `add`, `or`, `and`, `sub`, `cmp` with an immediate: `which` is the opcode extension (0, 1, 4, 5, 7).
+    /// Encodes `add`, `or`, `and`, `sub` or `cmp` with an immediate; `which` is the opcode extension (0, 1, 4, 5 or 7).
     pub fn arith_imm(&mut self, which: u8, rm: Rm, v: i32) {
         if (-128..128).contains(&v) {
             self.scalar(true, &[0x83], which, rm, 1);
@@ -254,14 +256,14 @@ impl Asm {
             self.dword(v);
         }
     }
-    /// `push`
+    /// Encodes `push reg`.
     pub fn push(&mut self, reg: Gpr) {
         if reg >= 8 {
             self.byte(0x41);
         }
         self.byte(0x50 | (reg & 7));
     }
-    /// `pop`
+    /// Encodes `pop reg`.
     pub fn pop(&mut self, reg: Gpr) {
         if reg >= 8 {
             self.byte(0x41);
@@ -288,7 +290,7 @@ impl Asm {
         self.jumps.push((self.bytes.len(), l.0));
         self.dword(0);
     }
-    /// Encodes a jump.
+    /// Encodes an unconditional jump.
     pub fn jump(&mut self, l: Label) {
         self.byte(0xE9);
         self.jumps.push((self.bytes.len(), l.0));

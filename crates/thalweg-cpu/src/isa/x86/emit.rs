@@ -13,12 +13,12 @@ use crate::vector::linear::{self, Line, Linear, Mem, Operand, Right, Run, Word};
 use std::collections::HashMap;
 use thalweg_ir::DType;
 
-/// Mask register of the lanes inside the row, in the last step.
+/// Number of the mask register (k7) that selects the lanes inside the row, in a masked step.
 pub const TAIL: u8 = 7;
-/// Mask register of a loop's active lanes, and scratch of other lines.
+/// Number of the mask register (k6) that selects a loop's active lanes; other lines use it as scratch.
 pub const SCRATCH: u8 = 6;
 
-/// A function under construction.
+/// Encoder of a function: machine code and constant pool under construction.
 pub struct Emit {
     pub a: Asm,
     pub level: Level,
@@ -27,7 +27,7 @@ pub struct Emit {
     labels: Vec<Label>,
 }
 
-/// Encoded vector length of that many bytes, as a whole register if it is shorter than one.
+/// Encoded length (0, 1, 2 for 16, 32, 64 bytes) of a vector of `width` bytes; a shorter vector counts as 16 bytes.
 pub fn len(width: u8) -> u8 {
     (width.max(16) / 16).trailing_zeros() as u8
 }
@@ -36,7 +36,7 @@ pub fn reg(r: u8) -> Rm {
     Rm::Reg(r)
 }
 
-/// A memory operand.
+/// Converts a memory operand of linear code to one of the encoder.
 pub fn mem(m: Mem) -> Rm {
     Rm::Mem { base: gpr(m.base), index: m.index.map(|(r, scale)| (gpr(r), scale)), disp: m.disp }
 }
@@ -59,7 +59,7 @@ fn cond(c: linear::Cond) -> Cond {
     }
 }
 
-/// Machine code of a function, with its pool.
+/// Encodes linear code as machine code, followed by its constant pool.
 pub fn encode(level: Level, code: &Linear) -> Vec<u8> {
     let mut a = Asm::new(level);
     let labels = (0..code.labels).map(|_| a.label()).collect();
@@ -72,11 +72,11 @@ impl Emit {
     pub fn avx512(&self) -> bool {
         self.level == Level::Avx512
     }
-    /// The last vector register.
+    /// Number of the last vector register.
     pub fn last(&self) -> u8 {
         self.level.target().vectors as u8 - 1
     }
-    /// Encoded length of a whole register.
+    /// Encoded length of a whole vector register.
     pub fn full(&self) -> u8 {
         if self.avx512() { 2 } else { 1 }
     }
@@ -91,7 +91,7 @@ impl Emit {
         self.a.op(c, len, r, vvvv, rm, Extra { vex: true, ..Extra::default() });
     }
 
-    /// Offset in the pool of these bytes; equal ids share one.
+    /// Adds bytes to the constant pool and returns their offset; equal ids share one entry.
     pub fn place(&mut self, bytes: &[u8], id: (u64, u64), align: usize) -> u32 {
         if let Some(&p) = self.places.get(&id) {
             return p;
@@ -103,7 +103,8 @@ impl Emit {
         p as u32
     }
 
-    /// A constant in the pool, and whether only one element of it is stored there (for broadcasts).
+    /// Adds a constant to the pool. Returns its operand, and whether the pool has a single element, which needs a
+    /// broadcast.
     fn constant(&mut self, bits: u64, lane: u8) -> (Rm, bool) {
         let (id, lane) = ((bits, lane as u64), lane as usize);
         let element = &bits.to_le_bytes()[..lane];
@@ -113,7 +114,7 @@ impl Emit {
         (Rm::Pool(self.place(&element.repeat(32 / lane), id, 32)), false)
     }
 
-    /// Sets every lane of a register to a constant.
+    /// Emits instructions that set every lane of a register to a constant.
     pub fn splat_constant(&mut self, to: u8, bits: u64, lane: u8) {
         match bits {
             0 => self.vector(ops::PXOR[0], self.full(), to, to, reg(to), None),
@@ -121,7 +122,7 @@ impl Emit {
         }
     }
 
-    /// A vector operand, and whether it is a single element in memory (for broadcasts).
+    /// Converts a vector operand. Also returns whether it is a single element in memory, which needs a broadcast.
     pub fn operand(&mut self, operand: &Operand) -> (Rm, bool) {
         match operand {
             Operand::Reg(r) => (reg(*r), false),
@@ -244,7 +245,7 @@ impl Emit {
         }
     }
 
-    /// Loads an element of 1 or 2 bytes in its compute form (f16: its bits).
+    /// Emits the load of an element of 1 or 2 bytes into a general register, in its compute form (f16: its bits).
     fn load_element(&mut self, to: Gpr, from: Rm, dtype: DType) {
         let opcode: &[u8] = match dtype {
             DType::I8 => &[0x0F, 0xBE],
@@ -289,7 +290,7 @@ impl Emit {
         }
     }
 
-    /// Emits one instruction.
+    /// Emits an operation that is a single instruction.
     fn single(&mut self, run: &Run, Encoding { form, mut code, imm }: Encoding) {
         let (dst, args, len) = (run.dst, run.args, len(run.inst.width));
         let mut x = Extra { imm: code.imm.then_some(imm), ..Extra::default() };
@@ -333,7 +334,7 @@ impl Emit {
         }
     }
 
-    /// Broadcasts a general register to every lane.
+    /// Emits the broadcast of a general register to every lane of a vector register.
     fn splat(&mut self, from: Gpr, lane: u8, len: u8, dst: u8) {
         let wide = (lane == 8) as usize;
         if self.avx512() {

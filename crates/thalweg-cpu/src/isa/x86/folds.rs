@@ -1,7 +1,7 @@
-//! Combination of elements with accumulators, flags of NaN, and halves of vectors.
+//! Encoding of folds: combination of elements with accumulators, NaN flags, and halves of vectors.
 //!
-//! In: lines of folds. Out: their instructions. `select` tells the neutral stages which combinations are single
-//! instructions and how many temporaries the others need.
+//! In: lines of folds. Out: their instructions. `select` reports to the machine-neutral stages which combinations are
+//! single instructions, and how many temporaries the others need.
 
 use super::asm::*;
 use super::emit::{Emit, SCRATCH, TAIL, len, mem, reg};
@@ -12,7 +12,7 @@ use crate::vector::linear::NanFlag;
 use thalweg_ir::{DType, Monoid};
 
 impl Emit {
-    /// `a = a op x`; float maxima and minima are correct for numbers only.
+    /// Emits `a = a op x` for a fold's monoid; float maxima and minima are correct for numbers only, not for NaN.
     pub fn combine(&mut self, f: Accumulate, width: u8, a: u8, (x, one): (Rm, bool), spare: [u8; 4], tail: bool) {
         let (code, alone) = fold_code(self.avx512(), f.op, f.dtype).expect("what is lowered has code");
         let len = len(width);
@@ -62,7 +62,7 @@ impl Emit {
         }
     }
 
-    /// Records whether a lane is NaN.
+    /// Emits instructions that set a fold's NaN flag if a lane is NaN.
     pub fn note_nan(&mut self, (lane, width): (u8, u8), x: u8, flag: NanFlag, t: u8, tail: bool) {
         let (compare, len) = (ops::CMP[(lane == 8) as usize], len(width));
         let mask = if tail && self.avx512() { TAIL } else { 0 };
@@ -89,7 +89,7 @@ impl Emit {
         }
     }
 
-    /// Emits a jump that is taken if no element was NaN.
+    /// Emits a jump that is taken if a fold's NaN flag is not set.
     pub fn branch_if_number(&mut self, (lane, width): (u8, u8), flag: NanFlag, t: u8, number: Label) {
         let home = mem(flag.home);
         match (flag.register, self.avx512()) {
@@ -107,7 +107,7 @@ impl Emit {
         self.a.jump_if(Cond::Equal, number);
     }
 
-    /// Moves the upper half of the lowest `bytes` bytes to the bottom of a register.
+    /// Emits the move of the upper half of a register's lowest `bytes` bytes to the lowest bytes of another register.
     pub fn upper_half(&mut self, to: u8, from: u8, bytes: u8) {
         match bytes {
             64 => self.vector(ops::EXTRACT_HALF, 2, from, 0, reg(to), Some(1)),

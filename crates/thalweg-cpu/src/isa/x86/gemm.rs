@@ -1,6 +1,6 @@
-//! Micro-kernels of matrix products as straight loops with fixed registers; `isa/gemm.rs` describes them.
+//! Assembly of the micro-kernels that `isa/gemm.rs` describes, as simple loops with fixed registers.
 //!
-//! In: a level, an [`Arithmetic`] and a [`Form`]. Out: one function.
+//! In: a level, an [`Arithmetic`] and a [`Form`]. Out: the machine code of one function.
 
 use super::super::gemm::{Arithmetic, Form};
 use super::Level;
@@ -14,12 +14,12 @@ mod dots;
 
 /// Unroll factor of the tile kernel's loop over terms.
 const UNROLL: i32 = 4;
-/// Prefetch distance in bytes on a packed right factor (1 KiB measured 3 % faster than 512 bytes, and 8 % than no
+/// Prefetch distance in bytes in packed panels of B (1 KiB measured 3 % faster than 512 bytes, and 8 % faster than no
 /// prefetch).
 const AHEAD: i32 = 1024;
 
-/// Maximum rows of a tile: with two vectors per row, this leaves registers for a row of the right factor, for an
-/// element of the left one, and on AVX2 for the mask.
+/// Maximum number of rows of a tile: with two vectors of accumulators per row, this leaves registers for a row of B,
+/// for a broadcast element of A, and on AVX2 for the mask.
 pub fn rows(level: Level) -> usize {
     match level {
         Level::Avx2 => 6,
@@ -27,8 +27,8 @@ pub fn rows(level: Level) -> usize {
     }
 }
 
-/// Columns of a dots kernel with `rows` rows: enough independent sums to hide latency, if registers allow, and no more
-/// lines than the hardware prefetcher follows.
+/// Number of columns of a dots kernel with `rows` rows: enough independent sums to hide latency, if registers allow,
+/// and no more columns than the hardware prefetcher follows as separate streams.
 pub fn columns(level: Level, rows: usize) -> usize {
     match level {
         Level::Avx2 => [4, 3, 2, 1][rows - 1],
@@ -36,7 +36,7 @@ pub fn columns(level: Level, rows: usize) -> usize {
     }
 }
 
-/// Assembles the machine code of a form.
+/// Assembles the machine code of a micro-kernel.
 pub fn assemble(level: Level, arithmetic: Arithmetic, form: Form) -> Vec<u8> {
     let wide = arithmetic == Arithmetic::F64;
     let mut e = Emitter { a: Asm::new(level), level, arithmetic, pair: wide as usize, size: if wide { 8 } else { 4 } };
@@ -52,16 +52,16 @@ const R8: Gpr = 8;
 const R9: Gpr = 9;
 const R10: Gpr = 10;
 const R11: Gpr = 11;
-/// Registers that each address three rows or terms; r11 holds the stride between two.
+/// Pointer registers, each of which addresses three rows or terms; r11 holds the stride between two of them.
 const POINTERS: [Gpr; 5] = [RSI, RBX, RBP, R12, R13];
 
 struct Emitter {
     a: Asm,
     level: Level,
     arithmetic: Arithmetic,
-    /// Index into a [`ops::Pair`] of instructions.
+    /// Index into an [`ops::Pair`] of instructions: 0 for elements of 4 bytes, 1 for 8.
     pair: usize,
-    /// Bytes of an element.
+    /// Bytes of an accumulator: 4 or 8.
     size: i32,
 }
 
@@ -77,11 +77,11 @@ impl Tile {
     fn sum(&self, row: usize, vector: usize) -> u8 {
         (row * self.vectors + vector) as u8
     }
-    /// Register of a vector of the right factor.
+    /// Register of vector `vector` of the current row of B.
     fn right(&self, vector: usize) -> u8 {
         (self.rows * self.vectors + vector) as u8
     }
-    /// Register of a broadcast element of the left factor. (Register renaming lets one or two serve all rows.)
+    /// Register of the broadcast element of A for a row. (Register renaming lets one or two registers serve all rows.)
     fn left(&self, row: usize, registers: usize) -> u8 {
         let first = (self.rows + 1) * self.vectors;
         let spare = registers - first - (self.masked && registers == 16) as usize;
@@ -99,7 +99,7 @@ impl Emitter {
         self.a.op(ops::vex(code, self.level), len, reg, vvvv, rm, x);
     }
 
-    /// Loads a vector; if `masked`, only the lanes of the mask, and 0 in the others.
+    /// Emits the load of a vector; if `masked`, only of the lanes of the mask, with 0 in the others.
     fn load(&mut self, to: u8, from: Rm, masked: bool) {
         match (masked, self.level) {
             (false, _) => self.op(ops::MOVUPS[self.pair], to, 0, from, Extra::default()),
@@ -124,7 +124,7 @@ impl Emitter {
         self.op(ops::BROADCAST[self.pair], to, 0, from, Extra::default());
     }
 
-    /// `sum += x · y`, with `x` from the left factor and `y` from the right one.
+    /// Emits `sum += x · y`, with `x` from A and `y` from B.
     fn add_product(&mut self, sum: u8, x: u8, y: Rm) {
         match (self.arithmetic, y) {
             (Arithmetic::Pairs, _) => self.op(ops::DOT_PAIRS, sum, x, y, Extra::default()),
@@ -139,7 +139,7 @@ impl Emitter {
         }
     }
 
-    /// `to = x + y`
+    /// Emits `to = x + y` in the accumulator type.
     fn add_sums(&mut self, to: u8, x: u8, y: Rm) {
         let code = if self.arithmetic == Arithmetic::Quads { ops::PADD[0] } else { ops::ADD[self.pair] };
         self.op(code, to, x, y, Extra::default());
@@ -161,7 +161,7 @@ impl Emitter {
         self.a.scalar(false, &[0x0F, 0x18], 1, from, 0);
     }
 
-    /// Loads the mask of the last vector, from the argument block at `rdi`.
+    /// Emits the load of the mask of the last vector, from the argument block at `rdi`.
     fn load_mask(&mut self, lanes: usize, bits: usize) {
         match self.level {
             Level::Avx2 => {
@@ -176,7 +176,8 @@ impl Emitter {
         }
     }
 
-    /// Function entry: saves registers, and loads the mask and these words of the argument block at `rdi`.
+    /// Emits the function entry: saves registers, and loads the mask and the given words of the argument block at
+    /// `rdi`.
     fn enter(&mut self, mask: Option<(usize, usize)>, words: &[(Gpr, usize)]) {
         SAVED.iter().for_each(|r| self.a.push(*r));
         if let Some((lanes, bits)) = mask {
@@ -185,7 +186,7 @@ impl Emitter {
         words.iter().for_each(|&(register, word)| self.a.load(register, at(RDI, word as i32)));
     }
 
-    /// Sets each of these registers after the first to the one before plus three times r11.
+    /// Emits code that sets each register after the first to its predecessor plus three times r11.
     fn pointers(&mut self, all: &[Gpr]) {
         for pair in all.windows(2) {
             self.a.lea(pair[1], Rm::Mem { base: pair[0], index: Some((R11, 2)), disp: 0 });
@@ -199,10 +200,10 @@ impl Emitter {
         self.a.raw(&[0xC3]);
     }
 
-    /// Address of the left factor's element of a row, for the current term plus `term`.
+    /// Memory operand of A's element in a row, for the current term plus `term`.
     ///
-    /// If lines are contiguous, one pointer (rsi) serves all rows. If terms are, each pointer serves three rows, and
-    /// r11 holds the stride between two rows.
+    /// If the rows of a term are contiguous, one pointer (rsi) serves all rows. If the terms of a row are, each pointer
+    /// serves three rows, and r11 holds the stride between two rows.
     fn left_element(&self, t: &Tile, row: usize, term: i32) -> Rm {
         if !t.along_terms {
             return at(RSI, row as i32 * self.size);
@@ -211,8 +212,8 @@ impl Emitter {
         Rm::Mem { base: POINTERS[row / 3], index, disp: term * self.size }
     }
 
-    /// Registers: rsi… left, rdx right, rcx terms, r8 and r9 byte strides between terms of the left and right factor,
-    /// r10 and r14 source and destination of sums, r15 and rax byte strides of their rows.
+    /// Emits a tile kernel. Registers: rsi… A, rdx B, rcx number of terms, r8 and r9 byte strides between terms of A
+    /// and of B, r10 and r14 source and destination of the sums, r15 and rax byte strides of their rows.
     fn tile(&mut self, rows: usize, vectors: usize, masked: bool, along_terms: bool) {
         let t = Tile { rows, vectors, masked, along_terms };
         let mask = masked.then_some((offset_of!(TileArgs, lanes), offset_of!(TileArgs, bits)));
@@ -301,7 +302,7 @@ impl Emitter {
         }
     }
 
-    /// Adds the sums of earlier blocks, if there are any, and stores the sums.
+    /// Emits code that adds the sums of earlier blocks of terms, if there are any, and stores the sums.
     fn finish_tile(&mut self, t: &Tile) {
         let (write, x) = (self.a.label(), t.right(0));
         self.a.load(R10, at(RDI, offset_of!(TileArgs, from) as i32));
@@ -330,8 +331,8 @@ impl Emitter {
         }
     }
 
-    /// Registers: rsi, rbx, rbp right factor (three terms each), r11 stride between two terms, r10 sums, rcx columns;
-    /// vectors 0 to 7 have the left factor's elements, those from 8 on sums.
+    /// Emits a stream kernel. Registers: rsi, rbx, rbp B (three terms each), r11 stride between two terms, r10 sums,
+    /// rcx number of columns; vector registers 0 to 7 have the elements of A, those from 8 on sums.
     fn stream(&mut self, terms: usize, first: bool) {
         let pointers = &POINTERS[..terms.div_ceil(3)];
         let words = [

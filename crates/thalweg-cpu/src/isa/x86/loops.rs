@@ -1,17 +1,18 @@
-//! Active lanes of loops with data-dependent trip counts: k6, or the last vector register on AVX2.
+//! Encoding of loops with data-dependent trip counts. The mask of active lanes is in k6, or on AVX2 in the last vector
+//! register.
 
 use super::asm::*;
 use super::emit::{Emit, SCRATCH as ACTIVE, TAIL, len, reg};
 use super::ops;
 
 impl Emit {
-    /// Frame places where the active lanes of the outer loop are saved: a mask, a vector.
+    /// Memory operands in the frame where the active lanes of the outer loop are saved: as a mask, or as a vector.
     fn saved(words: i32) -> (Rm, Rm) {
         (at(RSP, words + 8), at(RSP, words + 64))
     }
 
-    /// Sets the active lanes of the first iteration: those inside the row. A nested loop begins with the active lanes
-    /// of the outer one, which are saved.
+    /// Emits code that sets the active lanes of the first iteration to the lanes inside the row. A nested loop begins
+    /// with the active lanes of the outer loop, which are saved.
     pub fn begin_loop(&mut self, nested: bool, tail: bool, lanes: u8, inside: i32, words: i32) {
         let (kept, vector) = Self::saved(words);
         let t = self.last();
@@ -28,7 +29,7 @@ impl Emit {
         }
     }
 
-    /// Restores the active lanes of the outer loop.
+    /// Emits code that restores the active lanes of the outer loop.
     pub fn end_loop(&mut self, words: i32) {
         let (kept, vector) = Self::saved(words);
         if self.avx512() {
@@ -38,7 +39,8 @@ impl Emit {
         }
     }
 
-    /// Leaves the loop if no lane is active; `go` is the mask of lanes that continue.
+    /// Emits the exit test of an iteration: keeps the active lanes of the mask `go`, and jumps to `leave` if none is
+    /// left.
     pub fn exit(&mut self, dst: u8, go: u8, width: u8, leave: Label) {
         let (t, len) = (self.last(), len(width));
         if self.avx512() {

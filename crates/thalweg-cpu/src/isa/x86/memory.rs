@@ -1,7 +1,8 @@
-//! Memory accesses of a step: contiguous loads and stores, single elements, gathers, guards, masks of the last step.
+//! Encoding of a step's memory accesses (contiguous loads and stores, single elements, gathers), guards, and the masks
+//! of a masked step.
 //!
-//! In: a [`Run`] of an access. Out: its instructions. Always true: no element past the end of the row is read or
-//! written in the last step.
+//! In: a [`Run`] of an access. Out: its instructions. Always true: a masked step reads or writes no element past the
+//! end of the row.
 
 use super::abi::gpr;
 use super::asm::*;
@@ -10,7 +11,7 @@ use super::{ops, select};
 use crate::vector::ir::{DOWNWARDS, Op};
 use crate::vector::linear::{FRAME_BITS, FRAME_COUNT, Run, Word};
 
-/// Ids of the pool's tables of masks: of lower lanes and of upper lanes.
+/// Id of the constant-pool table from which masks of the lower lanes are loaded.
 fn lower_table(lanes: usize) -> (u64, u64) {
     (u64::MAX, 64 + lanes as u64)
 }
@@ -19,7 +20,7 @@ fn upper_table(lanes: usize) -> (u64, u64) {
 }
 
 impl Emit {
-    /// Returns a register with the pointer of an access: its own, or `spare`, loaded.
+    /// Returns a register with the pointer of an access: its own register, or `spare`, which is loaded from the frame.
     fn pointer(&mut self, run: &Run, spare: Gpr) -> Gpr {
         match run.pointer.expect("a memory access has a pointer").0 {
             Word::Reg(r) => gpr(r),
@@ -30,12 +31,12 @@ impl Emit {
         }
     }
 
-    /// The stride of a strided access.
+    /// Memory operand of the stride of a strided access, in elements.
     fn stride(&self, run: &Run) -> Rm {
         mem(run.pointer.expect("a memory access has a pointer").1)
     }
 
-    /// Loads or stores contiguous elements in register `r`.
+    /// Emits the load or store of a step's contiguous elements to or from register `r`.
     pub fn access(&mut self, run: &Run, r: u8) {
         let (inst, tail, size) = (&run.inst, run.tail, run.inst.imm);
         let load = matches!(inst.op, Op::Load(_));
@@ -83,14 +84,14 @@ impl Emit {
         }
     }
 
-    /// Number of lanes of the last step that are past the end of the row.
+    /// Emits the computation of the number of lanes past the end of the row, in a masked step.
     fn lanes_past(&mut self, run: &Run, to: Gpr) {
         self.a.set(to, run.lanes as u32);
         self.a.scalar(true, &[0x2B], to, at(RSP, FRAME_COUNT), 0); // sub
     }
 
-    /// Mask of a descending load in the last step: the elements inside the row are in the upper lanes. In k6 on
-    /// AVX-512, in the last vector register on AVX2.
+    /// Emits the mask of a descending load in a masked step, where the elements inside the row are in the upper lanes.
+    /// The mask is in k6 on AVX-512, in the last vector register on AVX2; returns its number.
     fn upper_lanes(&mut self, run: &Run) -> u8 {
         if self.avx512() {
             self.lanes_past(run, RAX);
@@ -127,7 +128,7 @@ impl Emit {
         Rm::Mem { base, index: Some((R14, size)), disp: inst.step as i32 * lanes * size as i32 }
     }
 
-    /// Combines a register with the contiguous elements of an access.
+    /// Emits the combination of a register with the contiguous elements of an access ([`Op::Merge`]).
     pub fn merge_with_memory(&mut self, run: &Run) {
         let inst = &run.inst;
         let Op::Merge(op, dtype) = inst.op else { unreachable!("called for merges") };
@@ -147,7 +148,7 @@ impl Emit {
         self.a.op(code, len, run.dst, run.args[0], mem, extra);
     }
 
-    /// Stores the lowest lane of a register to the single element of an access.
+    /// Emits the store of a register's lowest lane to the single element of an access.
     pub fn store_one(&mut self, run: &Run) {
         let base = self.pointer(run, RCX);
         let r = run.args[0];
@@ -164,7 +165,7 @@ impl Emit {
         }
     }
 
-    /// Sets rax to the address of the step's first element in a strided access.
+    /// Emits code that sets rax to the address of the step's first element in a strided access.
     pub fn strided_address(&mut self, run: &Run, size: u8) {
         self.a.lea(RAX, at(R14, run.inst.step as i32 * run.lanes as i32));
         let stride = self.stride(run);
@@ -173,7 +174,7 @@ impl Emit {
         self.a.lea(RAX, Rm::Mem { base, index: Some((RAX, size)), disp: 0 });
     }
 
-    /// Gathers elements by the index lanes.
+    /// Emits a gather of elements by the index lanes ([`Op::Gather`]).
     pub fn gather(&mut self, run: &Run) {
         let (inst, tail, dst, index) = (&run.inst, run.tail, run.dst, run.args[0]);
         let mask = (inst.nargs == 2).then_some(run.args[1]);
@@ -223,10 +224,11 @@ impl Emit {
         self.a.op(code, len, dst, t, mem, x);
     }
 
-    /// Fast path for elements of 4 bytes with stride 2 at run time, from rax on: loads two vectors that hold them and
-    /// the elements between, and jumps to `done`. The index is twice the number of each lane. Nothing is read after the
-    /// last lane's element, since that memory may be unmapped: the second vector is loaded without its last element,
-    /// and both without elements past the row. (Zen 5: 16 elements in 3 cycles; a gather takes 25.)
+    /// Emits the fast path of a strided access of 4-byte elements, from rax on, whose stride is 2 at run time: loads
+    /// two vectors that hold the elements and those between them, permutes them by the index lanes (twice the lane
+    /// number), and jumps to `done`. Nothing is read after the last lane's element, since that memory may be unmapped:
+    /// the second vector is loaded without its last element, and both without elements past the row. (Zen 5: 16
+    /// elements in 3 cycles; a gather takes 25.)
     fn every_second(&mut self, run: &Run, done: Label) {
         let (len, dst, index) = (len(run.inst.width), run.dst, run.args[0]);
         let (apart, few) = (self.a.label(), self.a.label());
@@ -266,7 +268,7 @@ impl Emit {
         self.a.bind(apart);
     }
 
-    /// Records whether a lane of a mask inside the row is true.
+    /// Emits code that sets the faults register if a lane of a mask, inside the row, is true ([`Op::Guard`]).
     pub fn guard(&mut self, run: &Run) {
         let m = run.args[0];
         if self.avx512() {
@@ -285,7 +287,7 @@ impl Emit {
         self.a.scalar(false, &[0x09], RAX, reg(R12), 0);
     }
 
-    /// Computes the count, bits and vector masks of the lanes inside the row.
+    /// Emits code for the start of a masked step: computes the number of lanes inside the row, and their masks.
     pub fn tail_mask(&mut self, lanes: u8, inside: i32) {
         self.a.scalar(true, &[0x89], R15, reg(RAX), 0);
         self.a.scalar(true, &[0x29], R14, reg(RAX), 0); // sub rax, r14

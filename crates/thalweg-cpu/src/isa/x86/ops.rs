@@ -1,6 +1,6 @@
 //! Vector instructions of the emitter, by name.
 //!
-//! W is the EVEX value; VEX ignores it or agrees, except for the two that [`vex`] corrects.
+//! The W bit is that of EVEX encodings; VEX encodings ignore it or agree, except for the two that [`vex`] corrects.
 
 use super::Level;
 use super::asm::Code;
@@ -17,7 +17,7 @@ impl Code {
         self.imm = true;
         self
     }
-    /// Without embedded broadcast.
+    /// Marks an instruction that allows no embedded broadcast.
     const fn whole(mut self) -> Code {
         self.broadcast = false;
         self
@@ -32,7 +32,7 @@ impl Code {
     }
 }
 
-/// Both element sizes of an operation: 4 bytes, 8 bytes.
+/// Instructions of one operation for elements of 4 bytes and of 8 bytes.
 pub type Pair = [Code; 2];
 
 const fn ps(opcode: u8) -> Pair {
@@ -59,13 +59,15 @@ pub const CMP: Pair = [c(1, 0, 0xC2, 0).imm(), c(1, 1, 0xC2, 1).imm()];
 pub const ROUND: Pair = [c(3, 1, 0x08, 0).imm(), c(3, 1, 0x09, 1).imm()];
 pub const RANGE: Pair = [c(3, 1, 0x50, 0).imm(), c(3, 1, 0x50, 1).imm()];
 pub const SCALEF: Pair = dq(2, 0x2C, 0x2C);
-/// The 213 forms; the 132 opcode is 16 lower, the 231 opcode 16 higher.
+/// Fused multiply-add in the 213 form. The opcode of the 132 form is 16 lower, that of the 231 form 16 higher; the same
+/// holds for the variants below.
 pub const FMADD: Pair = dq(2, 0xA8, 0xA8);
 pub const FMSUB: Pair = dq(2, 0xAA, 0xAA);
 pub const FNMADD: Pair = dq(2, 0xAC, 0xAC);
-/// `vdpbf16ps`: adds products of two bf16 to f32. `vpdpbusd`: adds products of four bytes to i32; bytes of the second
-/// argument (vvvv) are unsigned, those of the third signed.
+/// `vdpbf16ps`: adds the products of two bf16 to f32.
 pub const DOT_PAIRS: Code = c(2, 2, 0x52, 0);
+/// `vpdpbusd`: adds the products of four bytes to i32; bytes of the second argument (vvvv) are unsigned, those of the
+/// third signed.
 pub const DOT_QUADS: Code = c(2, 1, 0x50, 0);
 pub const BLENDM: Pair = dq(2, 0x65, 0x65);
 pub const BLENDV: Pair = [c(3, 1, 0x4A, 0).imm(), c(3, 1, 0x4B, 0).imm()];
@@ -83,10 +85,10 @@ pub const PMINU: Pair = dq_commutes(2, 0x3B, 0x3B);
 pub const PMAXU: Pair = dq_commutes(2, 0x3F, 0x3F);
 pub const PABS: Pair = dq(2, 0x1E, 0x1F);
 pub const PMULUDQ: Code = c(1, 1, 0xF4, 1).commutes();
-/// VEX comparisons, into vectors.
+/// Integer equality, VEX-encoded, with a vector mask as result.
 pub const PCMPEQ: Pair = [c(1, 1, 0x76, 0).commutes(), c(2, 1, 0x29, 1).commutes()];
 pub const PCMPGT: Pair = [c(1, 1, 0x66, 0), c(2, 1, 0x37, 1)];
-/// EVEX comparisons, into masks.
+/// Signed integer comparison, EVEX-encoded, with a mask register as result; the immediate is the predicate.
 pub const PCMP: Pair = [c(3, 1, 0x1F, 0).imm(), c(3, 1, 0x1F, 1).imm()];
 pub const PCMPU: Pair = [c(3, 1, 0x1E, 0).imm(), c(3, 1, 0x1E, 1).imm()];
 pub const PTESTM: Pair = dq_commutes(2, 0x27, 0x27);
@@ -124,7 +126,7 @@ pub const MOVSX_B: Code = c(2, 1, 0x21, 0).whole().tuple(2);
 pub const MOVSX_W: Code = c(2, 1, 0x23, 0).whole().tuple(1);
 pub const MOVSX_DQ: Code = c(2, 1, 0x25, 0).whole().tuple(1);
 pub const MOVZX_DQ: Code = c(2, 1, 0x35, 0).whole().tuple(1);
-/// Narrowing; source in ModRM.reg, destination in ModRM.rm.
+/// Truncation of 32-bit lanes to bytes (`vpmovdb`); like the two below, source in ModRM.reg, destination in ModRM.rm.
 pub const MOV_DB: Code = c(2, 2, 0x31, 0).whole().tuple(2);
 pub const MOV_DW: Code = c(2, 2, 0x33, 0).whole().tuple(1);
 pub const MOV_QD: Code = c(2, 2, 0x35, 0).whole().tuple(1);
@@ -137,7 +139,7 @@ pub const PERMD: Code = c(2, 1, 0x36, 0);
 pub const PSHUFD: Code = c(1, 1, 0x70, 0).whole().imm();
 /// Extracts 128 bits of a longer vector; destination in ModRM.rm.
 pub const EXTRACT: Code = c(3, 1, 0x19, 0).whole().imm();
-/// Extracts the upper half of 512 bits.
+/// Extracts 256 bits of a 512-bit vector; destination in ModRM.rm.
 pub const EXTRACT_HALF: Code = c(3, 1, 0x1B, 1).whole().imm();
 pub const BROADCAST: Pair = [c(2, 1, 0x18, 0).whole().tuple(18), c(2, 1, 0x19, 1).whole().tuple(19)];
 pub const BROADCAST_GPR: Pair = [c(2, 1, 0x7C, 0).whole(), c(2, 1, 0x7C, 1).whole()];
@@ -147,10 +149,10 @@ pub const MOVUPS_STORE: Pair = [c(1, 0, 0x11, 0).whole(), c(1, 1, 0x11, 1).whole
 /// Non-temporal store; the address must be aligned to the vector.
 pub const MOVNTPS: Code = c(1, 0, 0x2B, 0).whole();
 pub const MOVAPS: Code = c(1, 0, 0x28, 0).whole();
-/// VEX masked moves, with the mask in vvvv.
+/// Masked load, VEX-encoded, with the mask vector in vvvv; the store below alike.
 pub const MASKMOV: Pair = [c(2, 1, 0x2C, 0).whole(), c(2, 1, 0x2D, 0).whole()];
 pub const MASKMOV_STORE: Pair = [c(2, 1, 0x2E, 0).whole(), c(2, 1, 0x2F, 0).whole()];
-/// `vmovd`/`vmovq` between a general register or memory and the low element.
+/// `vmovd`/`vmovq` from a general register or memory to the lowest element; the store below is the reverse.
 pub const MOVD: Pair = [c(1, 1, 0x6E, 0).whole().tuple(18), c(1, 1, 0x6E, 1).whole().tuple(19)];
 pub const MOVD_STORE: Pair = [c(1, 1, 0x7E, 0).whole().tuple(18), c(1, 1, 0x7E, 1).whole().tuple(19)];
 pub const PBROADCAST: Pair = [c(2, 1, 0x58, 0).whole().tuple(18), c(2, 1, 0x59, 1).whole().tuple(19)];
@@ -166,11 +168,11 @@ pub const KNOT: Code = c(1, 0, 0x44, 0);
 pub const KMOV: Code = c(1, 0, 0x90, 0);
 pub const KMOV_STORE: Code = c(1, 0, 0x91, 0);
 pub const KMOV_FROM_GPR: Code = c(1, 0, 0x92, 0);
-/// 16 lanes; the 8-lane form has the 66 prefix.
+/// Move of a mask of 16 lanes to a general register; the form for 8 lanes, below, has the 66 prefix.
 pub const KMOV_TO_GPR: Code = c(1, 0, 0x93, 0);
 pub const KMOV_TO_GPR_8: Code = c(1, 1, 0x93, 0);
 
-/// The code in the encoding of this instruction set.
+/// Adapts an instruction's code to the level: on AVX2, clears the W bit of broadcasts.
 pub fn vex(code: Code, level: Level) -> Code {
     let broadcast = code.map == 2 && code.pp == 1 && matches!(code.opcode, 0x19 | 0x59);
     if level == Level::Avx2 && broadcast { Code { w: false, ..code } } else { code }

@@ -1,8 +1,8 @@
-//! Instruction selection: the x86 instruction for a meaning of the vector IR, on AVX-512 or AVX2.
+//! Instruction selection: the x86 instruction for an operation of the vector IR, on AVX-512 or AVX2.
 //!
-//! In: an [`Inst`]. Out: an [`Encoding`] for the meanings that one instruction has; [`super::emit`] writes the
-//! sequences for the others (memory accesses, gathers, folds, loops). Here are also the facts that the machine-neutral
-//! stages ask for ([`AVX512`], [`AVX2`]).
+//! In: an [`Inst`]. Out: an [`Encoding`], if one instruction performs the operation; [`super::emit`] encodes the
+//! sequences for the others (memory accesses, gathers, folds, loops). This module also defines the descriptions of the
+//! instruction sets for the machine-neutral stages ([`AVX512`], [`AVX2`]).
 
 use super::abi::POINTERS;
 use super::asm::Code;
@@ -11,7 +11,7 @@ use crate::vector::ir::target::{Combine, Constants, Masks, Operands, Target};
 use crate::vector::ir::{Format, Inst, Memory, Op, Predicate, Rounding, Val, Vir};
 use thalweg_ir::{DType, Monoid};
 
-/// Operands of an instruction, by their fields.
+/// Operand form of an instruction: the encoding fields that hold its result and arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
     /// `reg = op(vvvv, rm)`
@@ -24,9 +24,9 @@ pub enum Form {
     Shift,
     /// Fused multiply-add, which overwrites one argument.
     Fma,
-    /// `m ? rm : vvvv` by mask register.
+    /// `m ? rm : vvvv`, with the mask in a mask register.
     BlendM,
-    /// `m ? rm : vvvv` by vector mask, in the immediate.
+    /// `m ? rm : vvvv`, with the mask in a vector register, whose number is in the immediate.
     BlendV,
     /// Operation on two mask registers.
     MaskRvm,
@@ -41,7 +41,7 @@ pub struct Encoding {
     pub form: Form,
     /// Opcode and its modifiers.
     pub code: Code,
-    /// Immediate, if it takes one.
+    /// Immediate, if the instruction takes one.
     pub imm: u8,
 }
 
@@ -52,10 +52,10 @@ fn rm(code: Code) -> Encoding {
     Encoding { form: Form::Rm, code, imm: 0 }
 }
 
-/// Predicate of `vcmpps`: some argument is NaN.
+/// Predicate of `vcmpps` that is true if an argument is NaN.
 pub const UNORDERED: u8 = 0x03;
 
-/// Predicates of `vcmpps`.
+/// Encoding of a predicate in the immediate of `vcmpps`.
 fn predicate(p: Predicate) -> u8 {
     match p {
         Predicate::Eq => 0x00,
@@ -66,7 +66,7 @@ fn predicate(p: Predicate) -> u8 {
     }
 }
 
-/// Immediates of `vroundps` and `vrndscaleps`: no exceptions, and a direction.
+/// Immediate of `vroundps` and `vrndscaleps`: a rounding direction, with exceptions suppressed.
 fn rounding(r: Rounding) -> u8 {
     8 | match r {
         Rounding::Nearest => 0,
@@ -81,7 +81,7 @@ const SHUFFLE_BYTES: Op = Op::Machine(0);
 /// `vpermq`: permutes 64-bit lanes by an immediate.
 const PERMUTE_QUADS: Op = Op::Machine(1);
 
-/// The instruction for a meaning, if one instruction has it without further code.
+/// Selects the instruction for an operation; `None` if it needs a sequence of instructions.
 pub fn encoding(evex: bool, inst: &Inst) -> Option<Encoding> {
     let wide = inst.lane == 8;
     let of = |p: Pair| p[wide as usize];
@@ -183,7 +183,7 @@ fn conversion(from: Format, to: Format) -> Code {
     }
 }
 
-/// The load, store or gather of a memory access.
+/// Selects the load, store or gather instruction of a memory access.
 pub fn access(inst: &Inst) -> Code {
     match inst.op {
         Op::Load(Memory::Same) => ops::MOVUPS[(inst.imm == 8) as usize],
@@ -202,8 +202,8 @@ pub fn access(inst: &Inst) -> Code {
     }
 }
 
-/// The instruction that combines elements of a fold, or the main one of its sequence; and whether it is enough by
-/// itself.
+/// Selects the instruction that combines elements of a fold. The flag says whether it suffices; if not, it is the main
+/// instruction of a sequence.
 pub fn fold_code(evex: bool, op: Monoid, dtype: DType) -> Option<(Code, bool)> {
     let w = (dtype.size() == 8) as usize;
     Some(match (op, dtype) {
@@ -262,8 +262,8 @@ fn operands(evex: bool, inst: &Inst) -> Operands {
     }
 }
 
-/// The order of the arguments (vvvv, rm) of a fused multiply-add, and the distance of its opcode from that of the 213
-/// form.
+/// Selects the form of a fused multiply-add: the indices of the arguments in vvvv and rm, and the distance of its
+/// opcode from that of the 213 form.
 pub fn fused_form(overwritten: u8, memory: Option<u8>) -> (usize, usize, i8) {
     match (overwritten, memory) {
         (2, Some(0)) => (1, 0, 0x10),
@@ -275,7 +275,7 @@ pub fn fused_form(overwritten: u8, memory: Option<u8>) -> (usize, usize, i8) {
     }
 }
 
-/// AVX-512 F, DQ, BW, VL. k6 and k7 are reserved for masks of the last step and of gathers.
+/// Description of AVX-512 F, DQ, BW and VL. k6 and k7 are reserved for masks of masked steps, gathers and loops.
 pub static AVX512: Target = Target {
     vector_bytes: 64,
     vectors: 32,
@@ -288,7 +288,7 @@ pub static AVX512: Target = Target {
     pack: |_, _, x| x,
 };
 
-/// AVX2 with FMA, F16C and BMI2.
+/// Description of AVX2 with FMA, F16C and BMI2.
 pub static AVX2: Target = Target {
     vector_bytes: 32,
     vectors: 16,
@@ -315,7 +315,7 @@ fn native_avx2(op: Op, lane: u8) -> bool {
     }
 }
 
-/// Packs the low bytes of 32-bit lanes on AVX2, whose byte shuffles stay within halves of 128 bits.
+/// Lowers [`Op::Pack`] for AVX2, whose byte shuffles stay within halves of 128 bits.
 fn pack(v: &mut Vir, size: u8, x: Val) -> Val {
     if size == 2 {
         let x = shuffle(v, x, &[0, 1, 4, 5, 8, 9, 12, 13]);
@@ -329,7 +329,7 @@ fn pack(v: &mut Vir, size: u8, x: Val) -> Val {
     v.two(Op::PermuteWords, 4, to, x)
 }
 
-/// Shuffles the bytes of each 128-bit half into this order, with zeros after them.
+/// Appends a shuffle that selects bytes of each 128-bit half in this order, followed by zeros.
 fn shuffle(v: &mut Vir, x: Val, order: &[u8]) -> Val {
     let mut half = order.to_vec();
     half.resize(16, 0x80);

@@ -1,24 +1,24 @@
 //! Description of an instruction set to the machine-neutral stages.
 //!
-//! Lowering, scheduling, register allocation and the loops around a step ask a [`Target`] what differs by machine:
-//! vector length, register files, native operations, operands that may be in memory. An instruction set fills one in as
-//! a `static`, and encodes what the stages produce. Always true: a target is constant, so code depends on the body and
-//! the target only.
+//! Lowering, scheduling, register allocation and the loops around a step get machine-specific properties from a
+//! [`Target`]: vector length, register files, native operations, operands that may be in memory. Each instruction set
+//! defines its target as a `static`, and encodes the linear code that the stages produce. Always true: a target is
+//! constant, so code depends on the body and the target only.
 
 use super::{Inst, Op, Val, Vir};
 use thalweg_ir::{DType, Monoid};
 
-/// Representation of masks.
+/// Representation of masks (one truth value per lane) on an instruction set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Masks {
-    /// In a register file of their own; this many registers are the allocator's, numbered from 1.
+    /// In mask registers. The number is how many of them the allocator may use; they are numbered from 1.
     Registers(usize),
-    /// As vectors of 0 and -1, with lanes as wide as those compared. One vector register, the last, is reserved in
-    /// steps that need the mask of the last step or of a gather.
+    /// In vector registers, as lanes of 0 and -1 that are as wide as the compared lanes. The last vector register is
+    /// reserved in steps that need the mask of a masked step or of a gather.
     Vectors,
 }
 
-/// Facts about an instruction set.
+/// Description of an instruction set: registers, native operations, and constraints on operands.
 pub struct Target {
     /// Bytes of a vector register.
     pub vector_bytes: usize,
@@ -30,33 +30,33 @@ pub struct Target {
     pub pointers: usize,
     /// Unroll factors to try, the largest first: interleaved copies of a step hide the latency of its instructions.
     pub unroll: &'static [usize],
-    /// Whether one instruction (or a sequence without operands of its own) has this meaning on lanes of this many
-    /// bytes. If not, lowering builds the meaning from others.
+    /// Whether one instruction (or a sequence without operands of its own) performs an operation on lanes of this many
+    /// bytes. If not, lowering builds the operation from others.
     pub native: fn(Op, u8) -> bool,
-    /// How the set combines elements in a fold; `None` if it cannot.
+    /// Returns how the instruction set combines elements in a fold; `None` if it has no instructions for that.
     pub combine: fn(Monoid, DType) -> Option<Combine>,
     /// Constraints on the operands of an instruction.
     pub operands: fn(&Inst) -> Operands,
-    /// Builds [`Op::Pack`] of a value from operations of the set's own ([`Op::Machine`]). Called if packing is not
-    /// native.
+    /// Builds [`Op::Pack`] of a value from operations specific to the instruction set ([`Op::Machine`]). Called if
+    /// packing is not native.
     pub pack: fn(&mut Vir, u8, Val) -> Val,
 }
 
-/// Combination of elements in a fold.
+/// Implementation of the combination of elements in a fold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Combine {
-    /// By one instruction, which may read the element from memory.
+    /// A single instruction, which may read the element from memory.
     Single,
-    /// By several, with the element in a register and this many temporaries.
+    /// Several instructions, with the element in a register and this many temporary registers.
     Sequence { temporaries: usize },
 }
 
-/// Constants that an instruction can read from memory without a load.
+/// Constants of the constant pool that an instruction can read as a memory operand, without a separate load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Constants {
     /// No constant.
     None,
-    /// Constants of lanes of this many bytes.
+    /// Constants whose lanes have this many bytes.
     Lane(u8),
     /// Any constant.
     All,
@@ -65,13 +65,14 @@ pub enum Constants {
 /// Constraints on the operands of an instruction.
 #[derive(Clone, Copy, Debug)]
 pub struct Operands {
-    /// Arguments that may be in memory (at most one of them at a time), as bits.
+    /// Bit set of the arguments that may be memory operands (at most one of them at a time).
     pub memory: u8,
-    /// Constants that such an argument may be.
+    /// Constants that may be such a memory operand.
     pub constants: Constants,
     /// Whether the first two arguments may be swapped.
     pub commutes: bool,
-    /// Arguments whose register the result may take over, by preference; if not empty, it must take over one.
+    /// Arguments whose register the result may overwrite, by preference. If the list is not empty, the instruction is
+    /// destructive: the result must overwrite one of them.
     pub overwrites: &'static [u8],
     /// Whether the result is written before the arguments have been read.
     pub early: bool,
@@ -83,7 +84,7 @@ impl Target {
         matches!(self.masks, Masks::Registers(_))
     }
 
-    /// Number of mask registers of the allocator.
+    /// Number of mask registers that the allocator may use.
     pub fn masks(&self) -> usize {
         match self.masks {
             Masks::Registers(n) => n,

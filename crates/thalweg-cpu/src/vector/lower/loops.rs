@@ -1,4 +1,4 @@
-//! Loops with data-dependent trip counts: the code of an iteration, and the step around the loop.
+//! Lowering of loops with data-dependent trip counts: the IR of an iteration, and the instructions around the loop.
 
 use super::{Lower, Unsupported};
 use crate::machine::Machine;
@@ -9,7 +9,7 @@ use thalweg_ir::{DType, First, Loop};
 use thalweg_kernel::{NodeId, turn};
 
 impl Lower<'_> {
-    /// Lowers a loop with its arguments.
+    /// Lowers a loop node: stores its initial values and arguments, and runs the loop.
     pub(super) fn looped(&mut self, id: NodeId, of: Loop) -> Result<Val, Unsupported> {
         let (region, number) = (of.region(), self.loops.len() as u64);
         let args: Vec<Val> = self.body.args(id).map(|a| self.place[a.index()]).collect();
@@ -35,7 +35,7 @@ impl Lower<'_> {
     }
 }
 
-/// Frame vector of a loop's value.
+/// Describes the frame vector of a loop's value.
 pub(super) fn value_slot(number: usize, dtype: DType) -> Slot {
     Slot { source: Source::Iteration(number as u16), dtype, lane: lane_of(dtype) }
 }
@@ -78,7 +78,7 @@ impl Vir {
         self.mask_to(m, 4)
     }
 
-    /// Leaves the loop if no lane is active.
+    /// Appends the exit test of a loop iteration: lanes where `go` is false become inactive.
     fn exit(&mut self, go: Val) {
         let (lane, class) = if self.masks() { (0, Class::Mask) } else { (4, Class::Vector) };
         let go = if self.masks() { go } else { self.mask_to(go, 4) };

@@ -1,6 +1,7 @@
-//! Dots micro-kernel: dot products of lines with contiguous terms, with 64 bytes of lanes per sum.
+//! Assembly of dots micro-kernels: dot products of rows and columns with contiguous terms, with 64 bytes of lanes per
+//! sum.
 //!
-//! In: rows, columns and the element layout of the right factor. Out: the code of one function. Always true: a lane is
+//! In: numbers of rows and columns, and the element layout of B. Out: the code of one function. Always true: a lane is
 //! one chain of fused multiply-adds over ascending terms, and lanes are added in a tree of halves; nothing past the
 //! terms is read.
 
@@ -12,14 +13,14 @@ use super::{Emitter, POINTERS, R8, R9, R10, R11};
 use crate::gemm_call::DotArgs;
 use std::mem::offset_of;
 
-/// Register with the sign bits for [`Layout::Offset`].
+/// Vector register with the sign bit of every byte, which [`Layout::Offset`] flips.
 const SIGNS: u8 = 31;
-/// Bytes prefetched ahead on each line of the right factor.
+/// Prefetch distance in bytes in each column of B.
 const AHEAD: i32 = 1024;
 
 impl Emitter {
-    /// Registers: rsi, rbx… lines of the right factor (three each), r11 the stride between them; rdx, r8, r9, r10 rows
-    /// of the left factor, rcx terms, r14 destination, r15 stride of its rows.
+    /// Emits a dots kernel. Registers: rsi, rbx… columns of B (three each), r11 the stride between them; rdx, r8, r9,
+    /// r10 rows of A, rcx number of terms, r14 destination, r15 stride of its rows.
     pub(super) fn dots(&mut self, rows: usize, columns: usize, right: Layout) {
         const LEFT: [Gpr; MAX_DOT_ROWS] = [RDX, R8, R9, R10];
         let lines = &POINTERS[..columns.div_ceil(3)];
@@ -89,7 +90,7 @@ impl Emitter {
         self.leave();
     }
 
-    /// Reduces the lanes of a vector to its first, in a tree of halves.
+    /// Emits the sum of a vector's lanes, in a tree of halves, into its first lane.
     fn total(&mut self, lanes: u8, spare: u8) {
         let imm = |imm| Extra { imm: Some(imm), ..Extra::default() };
         let add = if self.arithmetic == Arithmetic::Quads { ops::PADD[0] } else { ops::ADD[self.pair] };
@@ -106,7 +107,8 @@ impl Emitter {
         }
     }
 
-    /// Loads a vector of elements as wide as sums; false if the single row can use it as a memory operand.
+    /// Emits the load of a vector of B's elements, widened to accumulator width. Returns false, and emits nothing, if
+    /// the single row can read the elements as a memory operand.
     fn widened(&mut self, to: u8, from: Rm, layout: Layout, rows: usize) -> bool {
         match layout {
             Layout::Slots if rows == 1 && self.arithmetic != Arithmetic::Quads => return false,
