@@ -79,7 +79,7 @@ fn defined<S: Scheme>([batches, m, n, k]: [usize; 4], left: &[S::Element], right
     sums
 }
 
-/// Sums in the order that `dots` documents.
+/// Sums in the order that `gemv_dots` documents.
 fn in_lanes<S: Scheme>([batches, m, n, k]: [usize; 4], left: &[S::Element], right: &[S::Element]) -> Vec<S::Sum> {
     let lanes = 64 / size_of::<S::Sum>();
     let mut sums = Vec::with_capacity(batches * m * n);

@@ -1,26 +1,26 @@
 //! Scratch memory of a thread, aligned to cache lines, and a bump allocator for arrays in it.
 
-/// One cache line, for its alignment.
+/// Storage unit of an [`Arena`]: one cache line, which gives its alignment.
 #[repr(align(64))]
 #[derive(Clone, Copy)]
 struct Line(#[allow(dead_code, reason = "only ever reached through pointers")] [u8; 64]);
 
-/// Memory aligned to cache lines; it only grows.
+/// Scratch memory aligned to cache lines, which only grows.
 #[derive(Default)]
 pub struct Arena(Vec<Line>);
 
 impl Arena {
-    /// An arena without memory.
+    /// Creates an arena without memory.
     pub const fn new() -> Arena {
         Arena(Vec::new())
     }
 
-    /// Size in bytes.
+    /// Size of the arena in bytes.
     pub fn len(&self) -> usize {
         self.0.len() * size_of::<Line>()
     }
 
-    /// Returns at least `bytes` bytes.
+    /// Returns the address of at least `bytes` bytes, growing the arena if needed (which moves it).
     pub fn bytes(&mut self, bytes: usize) -> *mut u8 {
         let lines = bytes.div_ceil(64);
         if self.0.len() < lines {

@@ -1,12 +1,13 @@
 //! Folds and scans of buffers by user-defined monoids, between phases.
 //!
-//! In: a buffer for each component of the elements, `n` rows of `width` columns. Out: the fold's components in the
-//! first row of each, or the scan's in place. The order is that of [`thalweg_kernel::order::fold_by`] and
+//! In: a buffer for each component of the elements, `n` rows of `width` columns. Out: a fold's result in the first row
+//! of each buffer, or a scan's results in place. The order is that of [`thalweg_kernel::order::fold_by`] and
 //! [`thalweg_kernel::order::scan_by`], whose steps act on whole vectors. So the monoid is compiled as a map
-//! ([`combine_map`]), once for each layout of its arguments, by the engine of all other bodies.
+//! ([`combine_map`]), once for each layout of its arguments, by the same engine as all other bodies.
 //!
-//! In a segment of a scan, each element depends on the one before it, so several segments run side by side; if there
-//! are few columns, segments are first transposed into columns. A linear recurrence along a row has native code.
+//! A scan is computed in segments of [`SEGMENT`] elements. Within a segment, each element depends on its predecessor,
+//! so several segments run side by side; if there are few columns, segments are first transposed into columns. A linear
+//! recurrence along a row has native code.
 
 use super::arena::{Arena, ArenaLayout};
 use crate::engine::{Choice, Engine};
@@ -19,17 +20,17 @@ use thalweg_kernel::monoid::combine_map;
 use thalweg_kernel::order::{SEGMENT, halves};
 use thalweg_kernel::{AccessClass, Along, Body, Combined};
 
-/// Maximum bytes of memory that a thread retains between scans.
+/// Maximum bytes of scratch memory that a thread retains between scans.
 const KEEP_BYTES: usize = 4 << 20;
-/// Segments of a recurrence that go side by side: each waits for a product and a sum.
+/// Number of segments of a linear recurrence that are interleaved: each waits for the latency of a product and a sum.
 const ABREAST: usize = 4;
 
 thread_local! {
     static MEMORY: Cell<Arena> = const { Cell::new(Arena::new()) };
 }
 
-/// Estimated nanoseconds per element on one thread beyond its arithmetic: elements of a scan depend on each other. (A
-/// recurrence of f32, 2,048 elements a row, takes 1.1 ns an element.)
+/// Estimated nanoseconds per element, on one thread, that a fold or scan takes beyond its arithmetic: elements of a
+/// scan depend on each other. (A recurrence of f32, 2,048 elements a row, takes 1.1 ns an element.)
 pub fn ns_per_element(combined: &Combined) -> f64 {
     match combined.along {
         Along::Fold => 0.0,
@@ -37,27 +38,27 @@ pub fn ns_per_element(combined: &Combined) -> f64 {
     }
 }
 
-/// The compiled monoids of a body.
+/// The compiled user-defined monoids of a row body.
 #[derive(Default)]
 pub struct Combines(Vec<Combine>);
 
-/// A compiled monoid.
+/// A user-defined monoid, compiled as maps over vectors of partial results.
 pub struct Combine {
     of: Loop,
     /// Bytes of an element, by component.
     sizes: Vec<usize>,
-    /// Bytes that each side loads per element.
+    /// Bytes that the map loads per element from the left argument, and from the right one.
     loads: [u64; 2],
-    /// Both sides element by element.
+    /// Map that combines two vectors of partial results, element by element.
     plain: Engine,
-    /// One partial result combined with many elements; only for scans.
+    /// Map that combines one partial result with each element of a vector; only for scans.
     lead: Option<Engine>,
-    /// Components of a linear recurrence: coefficient and value.
+    /// Indices of the coefficient and value components, if the monoid is a linear recurrence.
     linear: Option<[usize; 2]>,
 }
 
-/// Rectangles of elements, in elements of a buffer: for each argument, the first element and the stride between rows;
-/// elements per row; and number of rows.
+/// Rectangles of elements, one for each argument of a map: its first element (`at`) and the stride between its rows
+/// (`step`), both in elements of a buffer; all have `n` elements per row and `rows` rows.
 #[derive(Clone, Copy)]
 struct Rectangle<const N: usize> {
     at: [isize; N],
@@ -66,10 +67,10 @@ struct Rectangle<const N: usize> {
     rows: usize,
 }
 
-/// One buffer per component.
+/// Addresses of the buffers of a monoid's elements, one buffer per component.
 type Buffers = [*mut u8];
 
-/// Memory of this thread for a number of elements of each component.
+/// Temporary buffers, one per component, in this thread's scratch memory.
 struct Columns {
     memory: Arena,
     bytes: usize,
@@ -80,7 +81,7 @@ impl Columns {
     fn new(sizes: &[usize], elements: usize) -> Columns {
         let mut places = ArenaLayout::default();
         let at: Vec<usize> = sizes.iter().map(|s| places.take(elements * s)).collect();
-        // Taken out of its slot, so that a nested scan gets its own.
+        // Taken out of the thread-local cell, so that a nested scan gets memory of its own.
         let mut memory = MEMORY.take();
         let base = memory.bytes(places.bytes);
         Columns { memory, bytes: places.bytes, buffers: at.into_iter().map(|at| base.wrapping_add(at)).collect() }
@@ -103,7 +104,7 @@ struct Line {
 }
 
 impl Combines {
-    /// Compiles the monoids of a row body.
+    /// Compiles the user-defined monoids of a row body.
     pub fn new(body: &Body, choice: Choice) -> Combines {
         let mut list: Vec<Combine> = vec![];
         for c in &body.combined {
@@ -115,7 +116,7 @@ impl Combines {
         Combines(list)
     }
 
-    /// The compiled form of a monoid.
+    /// Returns the compiled form of a monoid of the body.
     pub fn of(&self, of: Loop) -> &Combine {
         self.0.iter().find(|c| c.of == of).expect("the combines of a body are compiled with it")
     }
@@ -141,7 +142,7 @@ impl Combine {
         }
     }
 
-    /// Calls a map with these sets of buffers as arguments.
+    /// Calls a map on rectangles of elements; each of its arguments is a set of buffers, the last of which is written.
     ///
     /// # Safety
     /// All elements of the rectangle are inside the buffers; elements written are read only at the same points.
@@ -161,7 +162,7 @@ impl Combine {
         done.expect("a combine selects nothing by an index");
     }
 
-    /// Folds the columns of `n` rows; the result is the first row. Does nothing without rows.
+    /// Folds each column of `n` rows to one element, in the first row. Does nothing without rows.
     ///
     /// # Safety
     /// The buffers hold `n` rows of `width` elements each and do not overlap.
@@ -173,7 +174,7 @@ impl Combine {
         }
     }
 
-    /// Bytes loaded and stored per row of `n` elements, for one of `width` columns.
+    /// Bytes loaded, and bytes stored, by a fold or scan of `n` elements of one column, if there are `width` columns.
     pub fn issued(&self, along: Along, [n, width]: [usize; 2]) -> [u64; 2] {
         let size: u64 = self.sizes.iter().map(|&s| s as u64).sum();
         let both = self.loads[0] + self.loads[1];
@@ -192,12 +193,12 @@ impl Combine {
         [loaded, stored]
     }
 
-    /// Whether segments with this many columns run in native code, not code compiled for the monoid.
+    /// Whether scans with this many columns run in native code for linear recurrences instead of compiled maps.
     fn is_native(&self, width: usize) -> bool {
         self.linear.is_some() && width == 1
     }
 
-    /// Identity of a component, for `width` columns.
+    /// Identity of a component in each of `width` columns, as words.
     pub fn identity(&self, component: usize, width: usize) -> Vec<u64> {
         let bits = self.of.identity().nth(component).expect("a component of the combine");
         match self.sizes[component] {
@@ -280,7 +281,8 @@ impl Combine {
         columns.end();
     }
 
-    /// Combines all elements of each segment but the first with the scanned last element of the segment before.
+    /// Combines the elements of each segment, except those of the first, with the scanned last element of the segment
+    /// before.
     ///
     /// # Safety
     /// As for [`Combine::scan`]; `lasts` has one row per segment.
@@ -315,7 +317,8 @@ impl Line {
         if self.reverse { self.n - 1 - i } else { i }
     }
 
-    /// First element in memory of a range of a segment, which begins at index `segment` of the scan order.
+    /// Buffer index of the lowest element of range `part` of a segment that begins at index `segment` of the scan
+    /// order.
     fn start(self, segment: usize, part: std::ops::Range<usize>) -> isize {
         // (For an empty range it may be out of bounds.)
         let [n, first, last] = [self.n, segment + part.start, segment + part.end].map(|i| i as isize);
@@ -323,14 +326,14 @@ impl Line {
         row * self.width as isize
     }
 
-    /// Elements between segments.
+    /// Stride between segments, in elements.
     fn row_step(self) -> isize {
         let step = (SEGMENT * self.width) as isize;
         if self.reverse { -step } else { step }
     }
 }
 
-/// Transposes segments: element `i` of segment `s` goes to row `i`, column `s`; or back.
+/// Transposes segments, so that element `i` of segment `s` is at row `i`, column `s`; with `back`, the reverse.
 ///
 /// # Safety
 /// `own` holds the line's elements of `size` bytes, `turned` as many as whole segments have.
@@ -352,7 +355,8 @@ unsafe fn turn(own: *mut u8, turned: *mut u8, (line, size): (Line, usize), back:
     }
 }
 
-/// Scans segments of `(a1, b1) ∘ (a2, b2) = (a1·a2, a2·b1 + b2)` along a row, some interleaved; rounds like the map.
+/// Scans the segments of a row by the linear recurrence `(a1, b1) ∘ (a2, b2) = (a1·a2, a2·b1 + b2)`, several segments
+/// interleaved. It rounds like the compiled map.
 ///
 /// # Safety
 /// Both hold the line's elements, in one column.
@@ -384,7 +388,7 @@ impl<T: Copy + Mul<Output = T> + Add<Output = T>> Job for Recurrence<T> {
     }
 }
 
-/// Scans `K` segments of length `len`, from number `first` on.
+/// Scans `K` interleaved segments of length `len`, from segment `first` on.
 ///
 /// # Safety
 /// As for [`recurrence`].

@@ -1,11 +1,11 @@
-//! Vectors of partial results, one element per column, combined in the order of [`thalweg_kernel::order`].
+//! Combination of vectors of partial results, one element per column, in the order of [`thalweg_kernel::order`].
 //!
-//! Along a row the width is 1; across rows it is the number of columns of a strip.
+//! The width of a vector is 1 in inner-axis reductions, and the number of columns of a strip in outer-axis reductions.
 
 use crate::tile;
 use thalweg_ir::{DType, Monoid};
 
-/// Combines row `with` into row `into`, which precedes it in the order.
+/// Combines the partial results `with` into `into`, which precede them in the order.
 ///
 /// # Safety
 /// Both hold `n` elements, aligned, and do not overlap.
@@ -14,7 +14,7 @@ pub unsafe fn combine(op: Monoid, dtype: DType, into: *mut u8, with: *const u8, 
     unsafe { tile::folder(op, dtype).merge(into, 1, with, n) };
 }
 
-/// Writes the identity of a fold.
+/// Fills `n` elements with the identity of a fold.
 ///
 /// # Safety
 /// There is space for `n` elements, aligned.
@@ -34,7 +34,7 @@ pub unsafe fn identities(op: Monoid, dtype: DType, to: *mut u8, n: usize) {
 #[derive(Default)]
 pub struct Tree {
     partial: Vec<u64>,
-    /// Number of pending rows in `partial`.
+    /// Number of rows of `partial` that hold results to be combined.
     depth: usize,
     count: usize,
 }
@@ -70,7 +70,7 @@ impl Tree {
         self.count += 1;
     }
 
-    /// Combines row `depth` into the one before it.
+    /// Combines row `depth` of the partial results into the row before it.
     fn fold_last(&mut self, op: Monoid, dtype: DType, width: usize) {
         // Fetch the last row first: memory that grows for it moves.
         let last = self.row(self.depth, width);
@@ -80,7 +80,7 @@ impl Tree {
         self.depth -= 1;
     }
 
-    /// Writes the total result.
+    /// Combines the partial results that are left, writes the total to `to`, and clears the tree.
     ///
     /// # Safety
     /// As for [`Tree::push`]; `to` has space for `width` elements.

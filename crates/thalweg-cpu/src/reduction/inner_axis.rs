@@ -1,8 +1,8 @@
 //! Inner-axis reductions: a vector holds adjacent points of one row.
 //!
 //! Rows of one block run whole, many per call, through all phases while they are cached. Longer rows, and rows of
-//! several runs, run phase by phase, one block per call. If the body combines rows, one thread runs each group of them
-//! (`columns.rs`).
+//! several runs, run phase by phase, one block per call. If a store of the body combines rows, rows are divided into
+//! groups, each of which one thread runs (`shared_pass.rs`).
 
 use super::combined::Combines;
 pub use super::inner_axis_call::InnerReductionLaunch;
@@ -34,7 +34,7 @@ impl InnerReductionLaunch<'_> {
         }
     }
 
-    /// Runs rows of one block, as many per call as have a common stride.
+    /// Runs a launch whose rows are single blocks: as many rows per call as have a common stride.
     unsafe fn whole_rows(&self, threads: &Threads, estimate_ns: f64) -> Result<(), Error> {
         let layout = self.layout;
         let inner = *layout.kept.last().expect("a layout has a dimension of rows");
@@ -70,7 +70,7 @@ impl InnerReductionLaunch<'_> {
         failure.result()
     }
 
-    /// Runs a kernel's rows group by group, and stores the results.
+    /// Runs a kernel that combines rows: its rows group by group, then the combination of the groups' results.
     ///
     /// # Safety
     /// The kernel's layout was checked against its operands.
@@ -94,7 +94,7 @@ impl InnerReductionLaunch<'_> {
         Ok(())
     }
 
-    /// Runs some rows from the start of a range; returns their number.
+    /// Runs at least one row from the start of a range, in a single call; returns the number of rows run.
     unsafe fn run_rows(
         &self,
         whole: bool,

@@ -1,4 +1,4 @@
-//! Argument words of calls along rows: for whole rows, or for a block of one.
+//! Argument words of the calls of an inner-axis reduction: for whole rows, or for a block of a row.
 
 use super::arena::ArenaLayout;
 use super::combined::Combines;
@@ -14,30 +14,30 @@ use std::ops::Range;
 use thalweg_kernel::{Body, OnlinePasses, Phases};
 use thalweg_runtime::Error;
 
-/// One launch.
+/// A launch of an inner-axis reduction.
 pub struct InnerReductionLaunch<'a> {
     engine: &'a InnerReductionEngine,
-    /// User-defined monoids.
+    /// User-defined monoids of the body.
     pub combines: &'a Combines,
     pub phases: &'a Phases,
     /// Rescaling identities by which the body's first two passes run fused.
     pub online: Option<&'a OnlinePasses>,
     pub layout: &'a Layout<'a>,
-    /// Unique number of the launch.
+    /// Unique number of the launch, by which threads recognise their cached panels.
     launch: u64,
     /// Scalars of the body.
     pub scalars: &'a [u64],
-    /// Outputs overlap inputs that may be read again.
+    /// Whether outputs overlap inputs that a second run of a call would read.
     in_place: bool,
-    /// Phase with non-temporal stores, if any, and the accesses that it writes point by point.
+    /// Index of the phase with non-temporal stores, if any, and the accesses that it writes point by point.
     stream: Option<(usize, Vec<usize>)>,
-    /// Offsets of buffers in the memory of a row; its values come first.
+    /// Byte offsets of the buffers in the memory of a row, after the row's values.
     pub buffers: Vec<usize>,
     /// Bytes of the memory of a row.
     pub bytes: usize,
-    /// Number of rows that run side by side, if they run whole.
+    /// Number of rows that a call interleaves, if rows run whole.
     pub together: usize,
-    /// Partial results, if the body combines rows.
+    /// Partial results by group of rows, if a store of the body combines rows.
     pub columns: Option<Columns>,
 }
 
@@ -85,7 +85,7 @@ impl<'a> InnerReductionLaunch<'a> {
         }
     }
 
-    /// Bytes of memory for the rows of a call.
+    /// Bytes of memory that a call needs for its interleaved rows.
     pub fn memory_bytes(&self) -> usize {
         self.bytes * self.together
     }
@@ -107,7 +107,7 @@ impl<'a> InnerReductionLaunch<'a> {
         Ok(())
     }
 
-    /// Sets the words of a call of `n` points from a block's first point on.
+    /// Sets the argument words of a call of `n` points from a block's first point on; fills tables and panels.
     pub fn args(
         &self,
         row: usize,
@@ -149,15 +149,16 @@ impl<'a> InnerReductionLaunch<'a> {
 }
 
 impl InnerReductionLaunch<'_> {
-    /// Row-major number of a block's first point in the domain.
+    /// Row-major index in the domain of a block's first point.
     fn first_point(&self, row: usize, block: Block) -> usize {
         row * self.layout.row + block.run * self.layout.n + block.start
     }
 
-    /// Unpacks the packed stores of these phases for a block to their operands.
+    /// Copies the results of a block that these phases stored to packed copies to their operands.
     ///
     /// # Safety
-    /// A call with the words of [`InnerReductionLaunch::args`] for this block, of as many points, has just run these phases.
+    /// A call with the words of [`InnerReductionLaunch::args`] for this block, of as many points, has just run these
+    /// phases.
     pub unsafe fn part(&self, row: usize, block: Block, phases: Range<usize>, tables: &Tables) {
         let parted = |i: &usize| self.layout.lines.get(*i).is_some_and(|l| l.map.as_ref().is_some_and(|m| m.written));
         if self.layout.row == 0 {
@@ -173,7 +174,7 @@ impl InnerReductionLaunch<'_> {
     }
 }
 
-/// Stride in elements between points.
+/// Stride of an access between points of a row, in elements.
 fn step(line: &Line<'_>) -> i64 {
     line.point / line.unit
 }

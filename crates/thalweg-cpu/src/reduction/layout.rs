@@ -1,9 +1,9 @@
 //! Loop structure of a row geometry.
 //!
 //! In: a checked geometry, operands. Out: for each access, its address (for index-only accesses, its position) at the
-//! domain's first point, and its strides in bytes. Adjacent dimensions are merged wherever every access is contiguous
-//! from one to the next: those that enumerate the rows, and those that enumerate the runs of a row, separately. The
-//! last dimension of the row is never merged, since the boundaries of runs are part of a fold's definition.
+//! domain's first point, and its strides in bytes. A *run* is the innermost dimension of a row. Adjacent dimensions are
+//! merged wherever every access has one stride over both: separately those that enumerate the rows, and those that
+//! enumerate the runs of a row. The run itself is never merged, since its boundaries are part of a fold's definition.
 
 use super::panels;
 use crate::check::gathered;
@@ -14,9 +14,9 @@ use thalweg_kernel::order::BLOCK;
 use thalweg_kernel::{AccessClass, Body, IndexMap, Orientation, Positions, RowGeometry, dims};
 use thalweg_runtime::Error;
 
-/// One access with the addresses and strides that calls need, in bytes (index only: in positions).
+/// Addresses and strides of one access, from which argument words are computed: in bytes (index only: in positions).
 pub struct Line<'a> {
-    /// Word 0 at the first point of the domain.
+    /// Value of argument word 0 (address, or position) at the first point of the domain.
     pub start: i64,
     /// Bytes of an element; 1 for index-only accesses.
     pub unit: i64,
@@ -33,28 +33,29 @@ pub struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// Word 3, if it is no table.
+    /// Value of argument word 3 for an access without a position table: the address of its gather bounds, or 0.
     pub fn bounds(&self) -> u64 {
         self.bounds.as_ref().map_or(0, |b| b.as_ptr() as u64)
     }
 }
 
-/// Source of the tables of a mapped access.
+/// Index map of a mapped access, with the data that its position tables are computed from.
 pub struct Mapped<'a> {
     pub map: &'a Arc<IndexMap>,
     pub positions: Positions,
-    /// Period of the positions in points, and their shift per period.
+    /// Period of the positions in points, and the amount by which they shift per period; `None` if they do not repeat.
     pub shift: Option<(usize, i64)>,
-    /// Whether the body reads positions as values: a shift of the address then does not update them.
+    /// Whether the body reads positions as values. A shift of the address would not update them, so the table is then
+    /// refilled.
     pub numbers: bool,
-    /// Number of the launch.
+    /// Unique number of the launch, by which threads recognise their cached tables.
     pub launch: u64,
     /// Address of the operand and its number of elements; `None` for index-only accesses.
     pub operand: Option<(*const u8, usize)>,
     /// Whether positions may exceed an i32.
     pub wide: bool,
-    /// Whether elements are packed before a call, which then reads them contiguously, or unpacked after a call that
-    /// writes them so.
+    /// Whether the access goes through packed copies: loads are packed before a call, which reads the copy
+    /// contiguously; stores are unpacked after a call, which wrote the copy.
     pub packed: bool,
     /// Whether the access is written.
     pub written: bool,
@@ -68,12 +69,12 @@ pub struct Layout<'a> {
     pub kept: Vec<usize>,
     /// Sizes of the dimensions that enumerate the runs of a row; may be empty.
     pub runs: Vec<usize>,
-    /// Points per run.
+    /// Number of points of a run, the innermost dimension of a row.
     pub n: usize,
-    /// Points per row.
+    /// Number of points of a row.
     pub row: usize,
     pub lines: Vec<Line<'a>>,
-    /// By line: whether its elements are packed into panels for several runs. Only along rows.
+    /// For each access, whether its elements are packed into panels for several runs. Only in inner-axis reductions.
     pub panels: Vec<bool>,
 }
 
@@ -86,13 +87,13 @@ pub struct Block {
     pub len: usize,
 }
 
-/// Sizes, outermost first, each with the source dimension that provides its strides (`None`: an added dimension of size
-/// 1).
+/// Merged dimensions, outermost first: size, and the source dimension that provides the strides (`None`: an added
+/// dimension of size 1).
 type Dims = Vec<(usize, Option<usize>)>;
 
 impl<'a> Layout<'a> {
-    /// `place` gives the address and size in bytes of an operand. With null addresses, only the strides of the layout
-    /// are meaningful.
+    /// Computes the layout of a geometry. `place` gives the address and size in bytes of an operand. With null
+    /// addresses, only the strides of the layout are meaningful.
     pub fn new(
         body: &Body,
         geometry: &'a RowGeometry,
@@ -191,25 +192,25 @@ impl<'a> Layout<'a> {
         self.runs.iter().product::<usize>() * self.n.div_ceil(BLOCK)
     }
 
-    /// Block `number` of a row.
+    /// Position of block `number` of a row.
     pub fn block(&self, number: usize) -> Block {
         let each = self.n.div_ceil(BLOCK);
         let start = number % each * BLOCK;
         Block { run: number / each, start, len: BLOCK.min(self.n - start) }
     }
 
-    /// Offset of an access at row `row`, point 0.
+    /// Offset of an access at the first point of row `row`, in bytes.
     pub fn to_row(&self, line: &Line<'_>, row: usize) -> i64 {
         linear_offset(&self.kept, &line.kept, row)
     }
 
-    /// Offset of an access at the first point of a block, within its row.
+    /// Offset of an access at the first point of a block, relative to its row, in bytes.
     pub fn to_point(&self, line: &Line<'_>, block: Block) -> i64 {
         linear_offset(&self.runs, &line.runs, block.run).wrapping_add(line.point.wrapping_mul(block.start as i64))
     }
 
-    /// Whether loads through an access are packed for several runs: only if nothing is stored point by point, so that
-    /// no operand changes.
+    /// Whether loads through an access are packed into panels for several runs: a transposed operand, in a body that
+    /// stores nothing point by point, so that no operand changes.
     fn wants_panels(&self, body: &Body, number: usize) -> bool {
         let Some((&many, inner)) = self.runs.last().zip(self.runs.len().checked_sub(1)) else { return false };
         let (access, line) = (&body.accesses[number], &self.lines[number]);
@@ -253,13 +254,13 @@ impl<'a> Layout<'a> {
         unsafe { panels.of(key, source, inside) }
     }
 
-    /// Whether an access reads through tables.
+    /// Whether an access of the body goes through an index map.
     pub fn is_mapped(&self) -> bool {
         self.lines.iter().any(|l| l.map.is_some())
     }
 }
 
-/// Offset of a row-major index, given the stride of each dimension.
+/// Offset of a row-major index over these sizes, given the stride of each dimension.
 fn linear_offset(sizes: &[usize], steps: &[i64; MAX_RANK], mut number: usize) -> i64 {
     let mut moved = 0i64;
     for (size, step) in sizes.iter().zip(steps).rev() {

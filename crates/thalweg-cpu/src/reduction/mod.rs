@@ -1,4 +1,4 @@
-//! Reductions: row kernels, bodies with folds (reductions) and scans over the rows of their domain.
+//! Row kernels: bodies with folds (reductions) and scans over the rows of their domain.
 //!
 //! In: a body with an orientation, compiled once; then geometries, operands, scalars. Out: launches.
 //! [`thalweg_kernel::phases`] defines the phases of a body, [`thalweg_kernel::order`] the order in which elements are
@@ -54,14 +54,14 @@ pub struct RowsProgram {
     way: RowEngines,
 }
 
-/// Compiled when first needed; `None` inside if this variant does not exist.
+/// A variant of a program, compiled on first use; `None` inside if the variant does not exist.
 type Later<T> = OnceLock<Option<Box<T>>>;
 
 enum RowEngines {
     Inner {
         kept: Box<InnerReductionEngine>,
         combines: Combines,
-        /// Variant without buffers, for long rows.
+        /// Variant that recomputes values in each pass instead of saving them in buffers, for long rows.
         bare: Later<InnerReductionEngine>,
         /// Variant in which rescaling identities (online reduction) let two passes read a row once, for rows beyond the
         /// caches.
@@ -69,7 +69,7 @@ enum RowEngines {
     },
     Outer {
         kept: Box<outer_axis::Program>,
-        /// Variant without buffers.
+        /// Variant that recomputes values in each pass instead of saving them in buffers.
         bare: Later<outer_axis::Program>,
     },
 }
@@ -101,7 +101,7 @@ impl RowsProgram {
         }
     }
 
-    /// Engine for rows of `row` points.
+    /// Selects the engine for rows of `row` points: with buffers, or, for long rows, without.
     fn inner_engine<'a>(
         &'a self,
         kept: &'a InnerReductionEngine,
@@ -118,7 +118,7 @@ impl RowsProgram {
         made.as_deref().unwrap_or(kept)
     }
 
-    /// Engine for a launch along rows, and the passes that run fused by an online reduction, if any.
+    /// Selects the engine of an inner-axis launch, and the passes that run fused as an online reduction, if any.
     fn inner_passes<'a>(
         &'a self,
         kept: &'a InnerReductionEngine,
@@ -133,7 +133,7 @@ impl RowsProgram {
         }
     }
 
-    /// Program for strips of rows of `row` points.
+    /// Selects the outer-axis program for rows of `row` points: with buffers, or, for long rows, without.
     fn outer_program<'a>(
         &'a self,
         kept: &'a outer_axis::Program,
@@ -152,7 +152,7 @@ impl RowsProgram {
         made.as_deref().unwrap_or(kept)
     }
 
-    /// Panics if a launch would be unsound.
+    /// Checks that a launch is sound.
     ///
     /// # Panics
     /// If geometry, operands and scalars do not fit the body, an access reaches outside its operand, or two points
@@ -161,7 +161,7 @@ impl RowsProgram {
         check(&self.body, geometry, self.orientation(), operands, scalars);
     }
 
-    /// Estimated nanoseconds on one thread.
+    /// Estimated nanoseconds that one thread takes for a launch.
     pub fn estimate_ns(&self, geometry: &RowGeometry) -> f64 {
         let points = geometry.rows() * geometry.row().max(1);
         let scans: f64 = self.body.scans.iter().map(|s| scan::ns_per_element(s.op)).sum();
@@ -174,7 +174,7 @@ impl RowsProgram {
         // Only strides are needed, so operands have null addresses.
         let nowhere = |_: u16| (std::ptr::null_mut(), 0);
         let Ok(layout) = Layout::new(&self.body, geometry, self.orientation(), &nowhere) else {
-            // A launch of it fails.
+            // A launch with this geometry fails.
             return Moved::default();
         };
         let threads = self.threads.for_work(self.estimate_ns(geometry));
@@ -205,7 +205,7 @@ impl RowsProgram {
         }
     }
 
-    /// Runs a launch on these threads.
+    /// Runs a checked launch on `threads`.
     ///
     /// # Safety
     /// [`RowsProgram::check`] accepted the launch.
@@ -300,19 +300,19 @@ impl std::fmt::Debug for RowsProgram {
 /// Store mode of a launch.
 #[derive(Clone, Copy)]
 struct Stores {
-    /// Outputs overlap inputs.
+    /// Whether outputs overlap inputs.
     aliased: bool,
-    /// Stores are non-temporal where rows are aligned.
+    /// Whether stores are non-temporal, if rows are aligned.
     stream: bool,
 }
 
-/// Whether the rows written are aligned for non-temporal stores.
+/// Whether the rows that a call writes through these accesses are aligned for non-temporal stores.
 fn may_stream(written: &[usize], args: &[u64], rows: usize) -> bool {
     let aligned = |word: usize| args[word].is_multiple_of(STREAM_ALIGN as u64);
     written.iter().all(|a| aligned(4 * a) && (rows == 1 || aligned(4 * a + 1)))
 }
 
-/// Combined information of several programs.
+/// Sums the information of several programs, such as the phases of a body or the boxes of a map.
 pub fn sum(infos: impl Iterator<Item = ProgramInfo>) -> ProgramInfo {
     let mut sum = ProgramInfo::default();
     for info in infos {
@@ -328,12 +328,13 @@ pub fn sum(infos: impl Iterator<Item = ProgramInfo>) -> ProgramInfo {
     sum
 }
 
-/// Dimensions that an access varies over.
+/// Sizes of the dimensions that an access varies over: those that enumerate rows, and, unless it is per row, those of
+/// the row.
 fn moves(geometry: &RowGeometry, per_row: bool) -> &[usize] {
     if per_row { &geometry.extents[..geometry.kept] } else { &geometry.extents }
 }
 
-/// Panics if a launch would be unsound.
+/// Panics if a launch would be unsound: see [`RowsProgram::check`].
 fn check(body: &Body, geometry: &RowGeometry, orientation: Orientation, operands: &[&Buffer], scalars: &[u64]) {
     let (extents, kept) = (&geometry.extents, geometry.kept);
     assert!(kept < extents.len() && extents.len() <= MAX_RANK, "{kept} of {} dimensions number rows", extents.len());

@@ -24,7 +24,7 @@ use thalweg_kernel::{
 };
 use thalweg_runtime::{Error, ProgramInfo};
 
-/// Words per rescaling identity that a block produces: the fold, the shift, and the lower moments.
+/// Number of result words of a block per rescaling identity: the second pass's fold, the shift, and the lower moments.
 const ONLINE_WORDS: usize = 2 + LOWER;
 
 /// Row body compiled with the additional folds (lower moments) that its rescaling identities need.
@@ -34,8 +34,8 @@ pub struct OnlineProgram {
 }
 
 impl OnlineProgram {
-    /// Compiles a body. `None` if it has no rescaling identities, or if the emitter refuses it although it accepts the
-    /// plain body (`plain`).
+    /// Compiles a body. `None` if the body has no rescaling identities, or if it would run on another engine than the
+    /// variant without them, whose information is `plain`.
     pub fn new(body: &Body, choice: Choice, plain: &ProgramInfo) -> Option<OnlineProgram> {
         let own = body.folds.len();
         let body = with_lower_moments(&prepare(body));
@@ -48,7 +48,8 @@ impl OnlineProgram {
     }
 }
 
-/// Whether rows are so long that a second pass would read them from memory again.
+/// Whether an online reduction may and should run: the body permits other orders, and rows are so long that a second
+/// pass would read them from memory again.
 pub fn pays(body: &Body, layout: &Layout<'_>) -> bool {
     let loads = |number: usize| !body.stores.iter().any(|s| s.access as usize == number);
     let moves = |number: &usize| {
@@ -62,12 +63,13 @@ pub fn pays(body: &Body, layout: &Layout<'_>) -> bool {
         && !TUNABLES.max_private_row.admits(layout.row.saturating_mul(bytes))
 }
 
-/// Words that a block produces: the first pass's folds, then those of each rescaling identity.
+/// Number of result words of a block: one for each fold of the first pass, then [`ONLINE_WORDS`] for each rescaling
+/// identity.
 pub fn words(phases: &Phases, online: &OnlinePasses) -> usize {
     phases.list[online.phases.start].body.folds.len() + ONLINE_WORDS * online.list.len()
 }
 
-/// A value of a row, in the form of [`Scalar::to_bits`].
+/// Reads a value of a row by its slot, in the form of [`Scalar::to_bits`].
 ///
 /// # Safety
 /// There is a word for each slot.
@@ -79,7 +81,7 @@ unsafe fn value(values: *const u8, slot: u16, dtype: DType) -> u64 {
     }
 }
 
-/// Runs both passes of a block.
+/// Runs both passes, and the phases between them, on one block, and writes the block's result words.
 ///
 /// # Safety
 /// As for [`Kernel::run_fused_block`].
@@ -93,7 +95,8 @@ pub unsafe fn block(
 ) -> Result<(), Error> {
     let (phases, first) = (along.phases, online.phases.start);
     let values = phases.values.len();
-    // SAFETY: as in `InnerReductionLaunch::block`. Per-row stores have one element, which fits the last word of the thread's memory.
+    // SAFETY: as in `InnerReductionLaunch::block`. Per-row stores have one element, which fits the last word of the
+    // thread's memory.
     unsafe {
         std::ptr::copy_nonoverlapping(chunk.memory, chunk.own, 8 * values);
         along.args(chunk.number, block, block.len, chunk.memory, chunk.own, (args, tables));
@@ -125,7 +128,7 @@ pub unsafe fn block(
     Ok(())
 }
 
-/// Combines the blocks of a row.
+/// Combines the result words of a row's blocks, and sets the results as values of the row.
 ///
 /// # Safety
 /// As for [`Kernel::resolve`].

@@ -1,9 +1,10 @@
 //! Outer-axis reductions: a vector holds the same point of adjacent rows.
 //!
-//! A strip of adjacent rows is a matrix with one column per row, and each phase of the body is a map over chunks of
+//! A strip of adjacent rows is a matrix with one column per row, and each phase of the body is a map over blocks of
 //! that matrix. In: a phase. Out: a map body, in which a value of the row is read from an array with one element per
-//! column, a buffer is a matrix, and a fold is a store that combines with a *bank* of partial results. There are as
-//! many banks as a block has lanes ([`order::LANES`]): the points of a lane, 32 apart, are the rows of one call.
+//! column, a buffer is a matrix, and a fold is a store that combines with a *bank* of partial results, one per column.
+//! Each fold has 32 banks, one per lane of a block ([`order::LANES`]): the points of a lane, 32 apart, are the rows of
+//! one call.
 //!
 //! If a strip is a whole matrix without gaps, 32 consecutive points are contiguous in memory, as the banks are, so they
 //! run as one long row. Operands with one element per column are replicated 32 times for that.
@@ -20,13 +21,13 @@ use thalweg_kernel::order::LANES;
 use thalweg_kernel::{Access, AccessClass, Body, Node, Phase, Phases, Store, resolve};
 use thalweg_runtime::Error;
 
-/// Strips begin at multiples of so many columns, so that vectors of 4-byte elements are whole.
+/// Alignment of strips in columns, so that vectors of 4-byte elements are whole.
 const UNIT: usize = 16;
 
 /// Source of an access of a converted phase.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Source {
-    /// Access of the row body, by index.
+    /// Operand of the launch, through the access of the row body with this index.
     Line(usize),
     Buffer(usize),
     Value(usize),
@@ -35,7 +36,8 @@ enum Source {
 }
 
 impl Source {
-    /// The access of the row body that must be replicated in a joined call: it has one element per row.
+    /// Index of the row body's access whose elements must be replicated for a joined call, because it has one element
+    /// per row; `None` for other sources.
     fn repeated(self, access: &Access) -> Option<usize> {
         let plain = matches!(access.class, AccessClass::Contiguous | AccessClass::Strided);
         match self {
@@ -45,14 +47,14 @@ impl Source {
     }
 }
 
-/// A phase as a map.
+/// A phase of the row body, converted to a map and compiled.
 struct Map {
     engine: Engine,
     accesses: Vec<(Source, Access)>,
     folds: usize,
     once: bool,
     mapped: bool,
-    /// Accesses that the phase writes, if all its stores go to operands, point by point.
+    /// Accesses that the phase writes, if all its stores go to operands, point by point; else empty.
     written: Vec<usize>,
 }
 
@@ -70,13 +72,13 @@ impl Program {
         Program { phases, maps, combines: Combines::new(of, choice) }
     }
 
-    /// The engines of the phases.
+    /// Engines of the phases, in order.
     pub fn engines(&self) -> impl Iterator<Item = &Engine> {
         self.maps.iter().map(|m| &m.engine)
     }
 }
 
-/// Converts a phase of a body to a map.
+/// Converts a phase of a body to a map, and compiles it.
 fn convert(phases: &Phases, phase: &Phase, of: &Body, choice: Choice) -> Map {
     let mut body = phase.body.clone();
     let mut sources: Vec<Source> = (0..of.accesses.len()).map(Source::Line).collect();
@@ -134,23 +136,23 @@ fn convert(phases: &Phases, phase: &Phase, of: &Body, choice: Choice) -> Map {
     }
 }
 
-/// One launch.
+/// A launch of an outer-axis reduction.
 pub struct OuterReductionLaunch<'a> {
     program: &'a Program,
     layout: &'a Layout<'a>,
     scalars: &'a [u64],
     stores: Stores,
-    /// Number of columns, and columns per strip (`width`).
+    /// Number of columns (size of the dimension that vectors run along), and columns per strip (`width`).
     columns: usize,
     pub width: usize,
     strips: usize,
-    /// Whether 32 points of each phase run as one long row; values are then replicated.
+    /// For each phase, whether 32 points run as one long row, so that values and per-row elements are replicated.
     joined: Vec<bool>,
     values: Vec<usize>,
     repeats: usize,
     buffers: Vec<usize>,
     banks: Vec<usize>,
-    /// Offsets of the saved banks, for calls that may have to be repeated.
+    /// Offsets, in a thread's memory, of saved copies of the banks, for calls that may have to be repeated.
     saved: Vec<usize>,
     /// Offsets of replicated per-row elements in a thread's memory, by access.
     copies: Vec<Option<usize>>,
@@ -210,7 +212,7 @@ impl<'a> OuterReductionLaunch<'a> {
         across
     }
 
-    /// Chooses the columns per strip.
+    /// Chooses the number of columns per strip.
     fn strip(&self, threads: usize) -> usize {
         let columns = self.columns;
         let passes = self.program.phases.list.iter().filter(|p| !p.once).count();
@@ -238,7 +240,8 @@ impl<'a> OuterReductionLaunch<'a> {
         columns.div_ceil(strips).next_multiple_of(UNIT)
     }
 
-    /// Whether 32 points of a phase are contiguous in memory, column by column, without gaps.
+    /// Whether 32 consecutive points of a phase may run as one long row: for each access, their elements are contiguous
+    /// in memory, or can be replicated.
     fn joins(&self, map: &Map) -> bool {
         if map.once {
             return false;
@@ -258,13 +261,12 @@ impl<'a> OuterReductionLaunch<'a> {
         self.width == self.columns && TUNABLES.max_joined_columns.admits(self.columns) && map.accesses.iter().all(fits)
     }
 
-    /// First row of a chunk.
+    /// Index of the first row of a chunk.
     fn first(&self, chunk: usize) -> usize {
         chunk / self.strips * self.columns + chunk % self.strips * self.width
     }
 
-    /// Argument words of all accesses for one row of a call, from point `start` of the block on; for banks, those of
-    /// lane 0.
+    /// Sets the argument words of all accesses for the first point of a block; for banks, those of lane 0.
     fn args(&self, map: &Map, chunk: Chunk, block: Block, args: &mut Vec<u64>) {
         let (layout, width) = (self.layout, self.width(chunk.number));
         let (last, first) = (layout.kept.len() - 1, self.first(chunk.number));
@@ -299,7 +301,8 @@ impl<'a> OuterReductionLaunch<'a> {
         }
     }
 
-    /// Replicates elements that a row has one of, and redirects the words of their accesses to the copies.
+    /// Replicates the per-row elements for a joined call, and redirects the argument words of their accesses to the
+    /// copies.
     ///
     /// # Safety
     /// The args describe the chunk, and the elements of its columns are readable.
@@ -324,7 +327,7 @@ impl<'a> OuterReductionLaunch<'a> {
         }
     }
 
-    /// Fills the tables of the mapped accesses for one point of each column.
+    /// Fills the position tables of the mapped accesses for the same point of each column.
     fn tables(&self, map: &Map, chunk: Chunk, point: Option<usize>, args: &mut [u64], tables: &mut Tables) {
         let row = self.layout.row;
         let width = self.width(chunk.number);
@@ -373,7 +376,7 @@ impl<'a> OuterReductionLaunch<'a> {
         Ok(())
     }
 
-    /// Runs the points of a block, lane by lane, with initialised banks.
+    /// Runs the points of a block; the banks must be initialised. The points of a lane (32 apart) are one call.
     unsafe fn lanes(
         &self,
         map: &Map,

@@ -13,18 +13,19 @@ use thalweg_kernel::order::BLOCK;
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
-/// Maximum blocks per run: a panel for each stays in the second-level cache.
+/// Maximum number of blocks of a run for which panels are used: the panels of all blocks stay in the second-level
+/// cache.
 const MAX_BLOCKS: usize = 4;
 /// Padding in elements between the rows of a panel: rows a power of two apart would share cache sets.
 const GAP: usize = 16;
 
-/// A unique launch number, by which threads recognise panels of earlier launches.
+/// Returns a unique launch number, by which threads recognise panels of earlier launches.
 pub fn launch() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Relaxed)
 }
 
-/// Runs per panel, for elements of `unit` bytes.
+/// Number of runs in a panel, for elements of `unit` bytes: as many as a cache line has elements.
 pub fn runs(unit: i64) -> usize {
     LINE / unit as usize
 }
@@ -43,18 +44,18 @@ pub struct Key {
     pub access: usize,
     pub row: usize,
     pub first_run: usize,
-    /// First point of the block.
+    /// Offset in its run of the block's first point.
     pub start: usize,
 }
 
-/// Layout of the source elements.
+/// Location and layout of the elements that a panel is packed from.
 #[derive(Clone, Copy)]
 pub struct Source {
     /// Address of the first element.
     pub from: i64,
     /// Bytes of an element.
     pub unit: i64,
-    /// Bytes between points.
+    /// Stride between points, in bytes.
     pub point: i64,
     /// Number of runs, and points per run.
     pub sizes: [usize; 2],
@@ -66,7 +67,7 @@ struct Panel {
     memory: Vec<u64>,
 }
 
-/// The panels of one thread.
+/// The panels that a thread caches.
 #[derive(Default)]
 pub struct Panels(Vec<Panel>);
 

@@ -1,11 +1,11 @@
 //! Execution of row kernels phase by phase.
 //!
-//! In: a kernel whose rows (or strips of columns) are independent *chunks*, and code that runs one block of one phase
-//! of a chunk. Out: all phases of all chunks, in order. Each block of a pass produces the partial results of its folds;
-//! these are combined in the order of the blocks, and become values of the chunk before its next phase.
+//! In: a kernel ([`Kernel`]) whose rows (or strips of columns) are independent *chunks*, and code that runs one block
+//! of one phase of a chunk. Out: all phases of all chunks, in order. Each block of a pass produces the partial results
+//! of its folds; these are combined in the order of the blocks, and become values of the chunk before its next phase.
 //!
-//! Fused passes ([`Blockwise`]) run block by block, while a block is in the nearest cache. Their blocks produce words
-//! of their own, from which the kernel computes values of the chunk after all blocks have run.
+//! Fused passes ([`Blockwise`]) run block by block, while a block is in the nearest cache. Each block produces result
+//! words, from which the kernel computes values of the chunk after all blocks have run.
 //!
 //! Threads take chunks; if there are too few chunks for the threads, the threads take blocks of each phase instead.
 //! Partial results are then stored by block and combined afterwards, so the bits are the same.
@@ -24,9 +24,9 @@ use std::sync::Mutex;
 use thalweg_kernel::{Along, Phases, order};
 use thalweg_runtime::Error;
 
-/// Points that a thread takes at a time, if chunks are small.
+/// Number of points that a thread takes at a time, if chunks are small.
 pub const CHUNK: usize = 32 << 10;
-/// Maximum scratch bytes that a thread retains between launches.
+/// Maximum bytes of scratch memory that a thread retains between launches.
 const KEEP_BYTES: usize = 8 << 20;
 
 /// Scratch memory of one thread.
@@ -38,7 +38,7 @@ pub struct Scratch {
     pub own: Arena,
     partial: Vec<u64>,
     trees: Vec<Tree>,
-    /// Results of the blocks of fused passes.
+    /// Result words of the blocks of fused passes.
     together: Vec<u64>,
 }
 
@@ -48,7 +48,7 @@ thread_local! {
 
 /// Calls `work` with this thread's scratch memory.
 pub fn with_scratch(work: impl FnOnce(&mut Scratch)) {
-    // Taken out of its slot, so that a nested launch gets its own.
+    // Taken out of the thread-local cell, so that a nested launch gets memory of its own.
     let mut scratch = SCRATCH.take().unwrap_or_default();
     work(&mut scratch);
     if scratch.chunk.len() + scratch.own.len() <= KEEP_BYTES {
@@ -56,7 +56,7 @@ pub fn with_scratch(work: impl FnOnce(&mut Scratch)) {
     }
 }
 
-/// First error of a launch's threads.
+/// First error that a thread of a launch reported.
 #[derive(Default)]
 pub struct Failure(Mutex<Option<Error>>);
 
@@ -67,7 +67,7 @@ impl Failure {
         }
     }
 
-    /// Whether there is an error: the remaining work is then skipped.
+    /// Whether a thread has reported an error: the remaining work is then skipped.
     pub fn any(&self) -> bool {
         self.0.lock().unwrap_or_else(|e| e.into_inner()).is_some()
     }
@@ -77,38 +77,38 @@ impl Failure {
     }
 }
 
-/// Chunk that a thread is processing.
+/// Chunk that a thread is processing, with its memory.
 #[derive(Clone, Copy)]
 pub struct Chunk {
     pub number: usize,
-    /// Memory of the chunk's row values and buffers.
+    /// Memory of the chunk's values and buffers.
     pub memory: *mut u8,
-    /// Scratch memory of the thread.
+    /// Scratch memory of the thread that runs a block of the chunk.
     pub own: *mut u8,
 }
 
-/// Phases that run fused, block by block.
+/// Range of phases that run fused, block by block.
 pub struct Blockwise {
     pub phases: Range<usize>,
     /// Number of result words that a block produces.
     pub words: usize,
 }
 
-/// A kernel that runs phase by phase.
+/// A launch of a row kernel that runs phase by phase.
 pub trait Kernel: Sync {
     fn phases(&self) -> &Phases;
     fn layout(&self) -> &Layout<'_>;
     /// Number of chunks.
     fn chunks(&self) -> usize;
-    /// Number of columns of a chunk: results per fold.
+    /// Number of columns of a chunk, which is the number of results per fold.
     fn width(&self, chunk: usize) -> usize;
     /// Maximum of [`Kernel::width`].
     fn widest(&self) -> usize;
-    /// Bytes of memory per chunk and per thread.
+    /// Bytes of memory for [`Chunk::memory`], and for [`Chunk::own`].
     fn memory(&self) -> [usize; 2];
-    /// Offset of a buffer in the memory of a chunk.
+    /// Byte offset of a buffer in [`Chunk::memory`].
     fn buffer(&self, number: usize) -> usize;
-    /// User-defined monoids.
+    /// User-defined monoids of the body.
     fn combines(&self) -> &Combines;
 
     /// Runs a block of a pass. Fold `f` writes [`Kernel::width`] results at word `f·widest` of `out`.
@@ -131,7 +131,7 @@ pub trait Kernel: Sync {
     /// As for [`Kernel::block`].
     unsafe fn once(&self, phase: usize, chunk: Chunk, scratch: (&mut Vec<u64>, &mut Tables)) -> Result<(), Error>;
 
-    /// The phases that run fused; `None` if there are none.
+    /// Range of the phases that run fused; `None` if there are none.
     fn blockwise(&self) -> Option<Blockwise> {
         None
     }
@@ -150,7 +150,8 @@ pub trait Kernel: Sync {
         unreachable!("there are phases that run together")
     }
 
-    /// Finishes the phases of [`Kernel::blockwise`]: computes the chunk's values, and performs their per-row stores.
+    /// Finishes the phases of [`Kernel::blockwise`]: computes the chunk's values from the words of all blocks, and
+    /// performs the per-row stores.
     ///
     /// # Safety
     /// As for [`Kernel::once`]; `results` holds the words of all blocks, in order.
@@ -165,10 +166,10 @@ pub trait Kernel: Sync {
     unsafe fn set(&self, slot: u16, chunk: Chunk, from: *const u8);
 }
 
-/// Nanoseconds of work that a thread takes at a time: like [`CHUNK`] points of light work.
+/// Estimated nanoseconds of work that a thread takes at a time: as much as [`CHUNK`] points of light work take.
 const GRAIN_NS: f64 = 10_000.0;
 
-/// Whether threads take blocks of a chunk instead of chunks.
+/// Whether threads take blocks of a chunk instead of whole chunks, because there are too few chunks.
 pub fn splits(chunks: usize, blocks: usize, helpers: usize) -> bool {
     let few = chunks < helpers || chunks < 4 * helpers && blocks >= 8 * helpers;
     helpers > 1 && few && blocks > 1
@@ -264,7 +265,7 @@ pub unsafe fn serial(kernel: &impl Kernel, chunk: Chunk, scratch: &mut Scratch) 
     Ok(())
 }
 
-/// Runs the chunks one after the other, the blocks of each phase on all threads.
+/// Runs the chunks one after the other; the blocks of each phase run on all threads.
 unsafe fn split(kernel: &impl Kernel, threads: &Threads, estimate_ns: f64) -> Result<(), Error> {
     let (phases, layout, widest) = (kernel.phases(), kernel.layout(), kernel.widest());
     let folds = phases.list.iter().map(|p| p.body.folds.len()).max().unwrap_or(0);
@@ -343,7 +344,8 @@ unsafe fn split(kernel: &impl Kernel, threads: &Threads, estimate_ns: f64) -> Re
     failure.result()
 }
 
-/// Combines the results of a chunk's blocks for a phase's folds, `words` per block, and sets them as values.
+/// Combines the results of a chunk's blocks for the folds of a phase, and sets them as values of the chunk. `words` is
+/// the number of result words per block.
 ///
 /// # Safety
 /// Every block has written its results, and no other thread is running.
@@ -382,7 +384,7 @@ unsafe fn run_scans(kernel: &impl Kernel, phase: usize, chunk: Chunk, width: usi
     }
 }
 
-/// Runs user-defined folds and scans of the buffers that a phase has filled. On one thread, however long the rows.
+/// Runs user-defined folds and scans of the buffers that a phase has filled, on the calling thread alone.
 unsafe fn run_combines(kernel: &impl Kernel, phase: usize, chunk: Chunk, width: usize) {
     let (phases, n) = (kernel.phases(), kernel.layout().row);
     for c in &phases.list[phase].combined {

@@ -1,8 +1,8 @@
-//! Plain scans: a row in memory becomes a row in memory, without other operations.
+//! Plain scans (such as `cumsum` of a tensor): rows in memory are scanned to rows in memory, without other operations.
 //!
 //! In: a body that loads elements, scans them and stores the result, all contiguous. Out: the scan, directly from the
-//! operand to the result. Always true: it is the same function that runs between phases, in the same order, so the bits
-//! are the same; only the buffers around it are omitted, two thirds of the memory traffic.
+//! operand to the result. Always true: the scan function is the one that runs between phases, in the same order, so the
+//! bits are the same; only the buffers are omitted, which are two thirds of the memory traffic.
 
 use crate::scan;
 use crate::simd::Shared;
@@ -15,7 +15,7 @@ use thalweg_runtime::Buffer;
 /// A launch of a plain scan.
 pub struct PlainScan<'a> {
     scan: &'a Scan,
-    /// Operand, first element and dtype of the scan's input, and of its result.
+    /// Operand index, index of the first element, and dtype: of the scan's input (`from`), and of its result (`to`).
     from: (u16, isize, DType),
     to: (u16, isize, DType),
     rows: usize,
@@ -81,7 +81,7 @@ impl<'a> PlainScan<'a> {
     }
 }
 
-/// Whether the elements are contiguous, across rows too.
+/// Whether the elements of all rows are contiguous, in row-major order.
 fn follows(extents: &[usize], at: &AccessGeometry) -> bool {
     let mut step = 1;
     let mut dims = extents.iter().zip(&at.strides).rev();

@@ -1,4 +1,4 @@
-//! Scans between phases: from one buffer of a row (or of a strip of columns) to another.
+//! Cumulative scans between phases: from one buffer of a row (or of a strip of columns) to another.
 
 use crate::scan;
 use crate::threads::Threads;

@@ -1,5 +1,5 @@
-//! Shared passes: reductions over all rows in the pass of a kernel along rows, by stores that combine all rows into the
-//! same elements.
+//! Shared passes: reductions over all rows (such as the gradient of a bias) inside an inner-axis kernel, by stores that
+//! combine the values of all rows into the same elements.
 //!
 //! Rows are divided into groups, by their number alone. One thread runs the rows of a group in order and combines them
 //! into the group's partial result; at the end, a tree reduction combines the groups' partial results. So bits do not
@@ -17,18 +17,18 @@ use thalweg_kernel::{AccessClass, Body, RowGeometry};
 /// Maximum number of groups of rows.
 pub const GROUPS: usize = 64;
 
-/// Store of a body that combines all rows into one.
+/// A store that combines all rows: its result has one element per point of a row.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
-    /// Index of the access that it stores through.
+    /// Index of the access that is stored through.
     pub access: usize,
     op: Monoid,
     dtype: DType,
-    /// Offset of its partial results in a group's memory.
+    /// Byte offset of the store's partial results in a group's memory.
     at: usize,
 }
 
-/// Partial results of a launch.
+/// Partial results, by group of rows, of the stores of a launch that combine rows.
 pub struct Columns {
     all: Vec<Column>,
     /// Number of rows per group.
@@ -41,7 +41,7 @@ pub struct Columns {
     _arena: Arena,
 }
 
-/// Stores of a body that combine rows.
+/// Stores of a body that combine rows: access, monoid and dtype of each.
 pub fn stores(body: &Body) -> impl Iterator<Item = (usize, Monoid, DType)> + '_ {
     body.stores.iter().filter_map(|s| {
         let access = s.access as usize;
@@ -64,7 +64,7 @@ pub fn check(body: &Body, geometry: &RowGeometry) {
     }
 }
 
-/// Geometry of an access within a row.
+/// Geometry of an access with the strides of the row's dimensions first.
 fn shifted(at: &thalweg_kernel::AccessGeometry, kept: usize) -> thalweg_kernel::AccessGeometry {
     let mut own = at.clone();
     own.strides.rotate_left(kept);
@@ -94,13 +94,14 @@ impl Columns {
         Some(Columns { all, rows, groups, bytes, memory, _arena: arena })
     }
 
-    /// Redirects an access that combines rows: the address of its partial results for the group of a row.
+    /// Address of the partial results, for the group of a row, of an access that combines rows; `None` for other
+    /// accesses.
     pub fn start(&self, access: usize, row: usize) -> Option<i64> {
         let c = self.all.iter().find(|c| c.access == access)?;
         Some(self.memory.get().wrapping_add(row / self.rows * self.bytes + c.at) as i64)
     }
 
-    /// Reduces the groups and stores the results.
+    /// Combines the partial results of the groups in a tree, and stores the totals to the operands.
     pub fn store(&self, layout: &Layout<'_>) {
         let at = |group: usize, c: &Column| self.memory.get().wrapping_add(group * self.bytes + c.at);
         let mut apart = 1;

@@ -1,6 +1,6 @@
-//! Non-strided elements of rows: tables of their positions, and packed copies of them.
+//! Accesses of row kernels through index maps: position tables, and packed copies of elements.
 //!
-//! In: an access through a map, and points of the domain. Out: the argument words by which a call reads or writes them.
+//! In: a mapped access, and points of the domain. Out: the argument words by which a call reads or writes the elements.
 //! Loads without masks read packed copies; stores write packed copies, which are then unpacked to the operand. A table
 //! is filled once for all later points at which positions repeat with a shift
 //! ([`Positions::shift`](thalweg_kernel::Positions)), as they do from row to row.
@@ -9,21 +9,21 @@ use super::layout::{Line, Mapped};
 use super::panels::Panels;
 use crate::tables;
 
-/// The tables of one thread.
+/// Position tables, packed copies and panels of one thread, by access.
 #[derive(Default)]
 pub struct Tables {
     positions: Vec<Vec<i32>>,
-    /// Contents of the tables.
+    /// Points whose positions each table holds; `None` if it is not filled.
     filled: Vec<Option<Filled>>,
-    /// Packed elements, where positions are too far apart for a table.
+    /// Packed copies of elements: of packed accesses, and of loads whose positions are too far apart for a table.
     copies: Vec<Vec<u64>>,
     /// Panels of transposed operands.
     pub panels: Panels,
 }
 
 impl Tables {
-    /// Fills the table of access `number` for `n` points of the domain, from `first` on and `step` apart (`None`: no
-    /// such points exist). Returns words 0 and 3 of the access.
+    /// Fills the table, or packs the copy, of access `number` for `n` points of the domain, from `first` on and `step`
+    /// apart (`None`: the domain has no points). Returns argument words 0 and 3 of the access.
     pub fn fill(&mut self, number: usize, line: &Line<'_>, first: Option<usize>, step: usize, n: usize) -> (u64, u64) {
         let mapped = line.map.as_ref().expect("the access goes by a table");
         if self.positions.len() <= number {
@@ -114,7 +114,8 @@ impl Tables {
 }
 
 impl Tables {
-    /// Unpacks what a call has written through access `number`, from point `first` of the domain on, to the operand.
+    /// Copies the elements that a call has written to the packed copy of access `number`, from point `first` of the
+    /// domain on, to the operand.
     ///
     /// # Safety
     /// [`Tables::fill`] provided the call's address, for as many points; nobody else writes these elements of the
@@ -133,7 +134,7 @@ impl Tables {
     }
 }
 
-/// Contents of a table: the positions of points `start..start + n`, and their lowest and highest.
+/// Range of points whose positions a table contains (`start..start + n`), and the lowest and highest position.
 #[derive(Clone, Copy)]
 struct Filled {
     launch: u64,
@@ -143,8 +144,8 @@ struct Filled {
 }
 
 impl Tables {
-    /// Makes the table of access `number` hold the positions of `n` points from `first` on, up to a common shift, which
-    /// is returned. All of them are inside the operand.
+    /// Fills the table of access `number`, unless it can be reused, with the positions of `n` points from `first` on.
+    /// Returns the shift to add to them. Checks that all positions are inside the operand.
     fn positions_of(&mut self, number: usize, mapped: &Mapped<'_>, (first, n): (usize, usize)) -> i64 {
         let table = &mut self.positions[number][..n];
         let moved = |f: &Filled| {
@@ -169,8 +170,8 @@ impl Tables {
     }
 }
 
-/// Packs the elements of `n` points from `first` on, one run of fixed stride at a time; `false` if the map has no such
-/// runs.
+/// Packs the elements of `n` points from `first` on, one run of fixed stride at a time. Returns false if the map does
+/// not consist of such runs.
 ///
 /// # Safety
 /// `to` has space for them.
@@ -198,7 +199,7 @@ unsafe fn copy_strided_runs(mapped: &Mapped<'_>, (first, n): (usize, usize), uni
     strided
 }
 
-/// Like [`copy_strided_runs`], element by element, for a map whose positions exceed a table's i32.
+/// Like [`copy_strided_runs`], but element by element, for a map whose positions exceed an i32.
 ///
 /// # Safety
 /// `to` has space for them.
@@ -212,7 +213,7 @@ unsafe fn one_by_one(mapped: &Mapped<'_>, (first, n): (usize, usize), unit: usiz
     }
 }
 
-/// Packs the elements at these positions.
+/// Packs the elements, of `unit` bytes, at these positions.
 ///
 /// # Safety
 /// All of them are readable, and there is space for them.
@@ -261,7 +262,7 @@ unsafe fn scatter_strided(from: *const u8, to: *mut u8, step: isize, n: usize, u
     }
 }
 
-/// Minimum elements for `memcpy`; a loop is faster for fewer.
+/// Minimum number of elements that are copied by `memcpy`; for fewer, a loop is faster.
 const MIN_MEMCPY_ELEMENTS: usize = 8;
 
 /// Packs `n` elements of `unit` bytes that are `step` elements apart.

@@ -11,25 +11,25 @@ use crate::traffic::{each_point, issued, loads, varying, way};
 use std::ops::Range;
 use thalweg_kernel::{Access, AccessClass, AccessGeometry, Body, Moved, Nest, Phases, Stream};
 
-/// Traversal of the rows by a row kernel.
+/// A launch of a row kernel, described for the computation of its traffic.
 pub struct Rows<'a> {
-    /// The original body, for its accesses.
+    /// The row body, before its division into phases.
     pub body: &'a Body,
     /// Geometry of each access.
     pub at: &'a [AccessGeometry],
     pub layout: &'a Layout<'a>,
     pub phases: &'a Phases,
-    /// Phases that run fused, on one block after the other while it is cached.
+    /// Range of phases that run fused, block by block, while the block is cached.
     pub together: Option<Range<usize>>,
-    /// Columns processed side by side, for outer-axis reductions.
+    /// Number of columns of a strip, for outer-axis reductions.
     pub width: Option<usize>,
-    /// Extra traffic of a scan, given its phase, its number, and its rows and columns, beyond loading and storing the
-    /// buffer once.
+    /// Traffic of a scan beyond loading and storing its buffer once, given the phase, the index of the scan, and its
+    /// rows and columns.
     pub scans: &'a dyn Fn(usize, usize, [usize; 2]) -> Moved,
     pub combines: &'a Combines,
 }
 
-/// One loop of a nest: its size, and the stride of each line.
+/// One loop of the traversal: its trip count, and the stride of each access.
 struct Loop {
     extent: usize,
     step: Box<dyn Fn(&Line<'_>) -> i64>,
@@ -38,7 +38,7 @@ struct Loop {
 }
 
 impl Rows<'_> {
-    /// The loops, outermost first.
+    /// Loops of the traversal, outermost first.
     fn loops(&self) -> Vec<Loop> {
         let layout = self.layout;
         let row_loop = |d: usize, extent: usize, times: i64| Loop {
@@ -64,7 +64,7 @@ impl Rows<'_> {
         loops
     }
 
-    /// A pass that loads and stores through these accesses; with `rows`, only of operands with one element per row.
+    /// Loop nest of a pass that loads and stores through these accesses; with `rows`, only the loops over rows.
     fn nest(&self, loads: &[(usize, bool)], stores: &[usize], rows: bool) -> Nest {
         let mut loops = self.loops();
         if rows {
@@ -85,7 +85,7 @@ impl Rows<'_> {
         Nest { extents: loops.iter().map(|l| l.extent).collect(), streams }
     }
 
-    /// All loads and stores of the phases, each access once.
+    /// Loads and stores of a range of phases, each access once.
     fn all(&self, phases: Range<usize>) -> (Vec<(usize, bool)>, Vec<usize>) {
         let (mut all, mut stores) = (vec![], vec![]);
         for phase in &self.phases.list[phases] {
@@ -99,7 +99,7 @@ impl Rows<'_> {
         (all, stores)
     }
 
-    /// Bytes that a row, or a strip of columns, touches in all its phases.
+    /// Number of bytes, buffers included, that a row or a strip of columns touches in all its phases.
     fn working_set(&self) -> u64 {
         let (loads, stores) = self.all(0..self.phases.list.len());
         let nest = self.nest(&loads, &stores, false);
@@ -173,8 +173,7 @@ impl Rows<'_> {
         moved
     }
 
-    /// Traffic of stores that combine rows: groups of rows have partial results of their own, which are combined at the
-    /// end.
+    /// Traffic of stores that combine rows: each group of rows has partial results, which are combined at the end.
     fn combined(&self, phase: &Body) -> Moved {
         let lines = self.body.accesses.len();
         let stores = || phase.stores.iter().filter(|s| (s.access as usize) < lines && s.combine.is_some());

@@ -1,4 +1,4 @@
-//! Execution of a pass: each step on one block of points.
+//! Execution of a tile program's steps on one block of points.
 
 use super::lanes::Loop;
 use super::moves::{self, Indexed};
@@ -7,7 +7,8 @@ use super::{casts, counted};
 use crate::row_call::{ACCESS_WORDS, RowArgs};
 use thalweg_kernel::{Access, AccessClass};
 
-/// Points of one tile: `rows × columns` of the call; lanes are row-major.
+/// Block of a call's points that is processed as one tile: `rows × columns` points from (`row`, `column`) on. Lanes are
+/// row-major.
 #[derive(Clone, Copy)]
 pub(super) struct Block {
     pub row: usize,
@@ -33,16 +34,16 @@ pub(super) struct Call<'a> {
     base: *mut u8,
     /// Current address of each register's lanes.
     at: &'a mut [*mut u8],
-    /// Values of the row, for passes along rows.
+    /// Address of the row's values, for passes of row bodies.
     pub values: *mut u64,
-    /// Whether an index was out of range.
+    /// Whether an index of a gather was out of range.
     pub outside: bool,
-    /// Number of operands of the launch, if loads and stores are counted.
+    /// Number of operands of the launch, if loads and stores are counted ([`counted`]); else `None`.
     pub counted: Option<u16>,
 }
 
 impl<'a> Call<'a> {
-    /// A call of a pass whose registers are laid out from `base` on.
+    /// Creates the state of a call of a pass, whose registers are laid out from `base` on.
     pub(super) fn new(
         pass: &'a Pass,
         accesses: &'a [Access],
@@ -69,7 +70,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Counts the loads and stores of a step.
+    /// Adds the bytes that a step loads and stores to the counters.
     fn count(&self, step: &Step, operands: u16, lanes: usize) {
         let access = |a: u16| &self.accesses[a as usize];
         match *step {
@@ -94,7 +95,7 @@ impl<'a> Call<'a> {
         self.args[access as usize * ACCESS_WORDS + word]
     }
 
-    /// Word 0 at a row: an address or a position.
+    /// Argument word 0 of an access, advanced to a row: an address or a position.
     fn at_row(&self, access: u16, row: usize) -> u64 {
         self.word(access, 0).wrapping_add(self.word(access, 1).wrapping_mul(row as u64))
     }
@@ -180,12 +181,12 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Address of a register's lanes.
+    /// Current address of a register's lanes: in its tile, or in memory that a load reads in place.
     pub(super) fn lanes(&self, r: Register) -> *const u8 {
         self.at[r as usize]
     }
 
-    /// Makes a register's lanes be in its own tile, and returns that.
+    /// Redirects a register to its own tile, and returns the tile's address.
     pub(super) fn tile(&mut self, r: Register) -> *mut u8 {
         // SAFETY: offsets are within the tiles' memory.
         let tile = unsafe { self.base.add(self.pass.places[r as usize].0) };
@@ -257,7 +258,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Source of a `Gather` through an access, from the point in that row and column on.
+    /// Describes the source of a `Gather` through an access, from the point in that row and column on.
     ///
     /// # Safety
     /// Word 3 is as [`RowArgs`] says.
@@ -271,7 +272,7 @@ impl<'a> Call<'a> {
         Indexed { start: start as *const u8, len, first, step }
     }
 
-    /// Stride in elements within a row.
+    /// Stride of an access within a row, in elements.
     fn step_of(&self, access: u16) -> i64 {
         match self.accesses[access as usize].class {
             AccessClass::Contiguous => 1,
@@ -311,7 +312,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Position of an access at a point.
+    /// Position (element index) of an access at a point, for steps that compute positions as values.
     ///
     /// # Safety
     /// The point is inside the call.

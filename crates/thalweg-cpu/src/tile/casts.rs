@@ -1,4 +1,4 @@
-//! Conversions between lanes, and between lanes and memory.
+//! Conversions between dtypes in registers, and between registers and memory.
 //!
 //! Rust's `as` is the conversion that the operation table defines: float to integer saturates and turns NaN into 0,
 //! integers wrap to a narrower width, everything else rounds to nearest even. bf16 and f16 are held in f32 lanes.
@@ -23,7 +23,7 @@ fn bf16_value(bits: u16) -> f32 {
     f32::from_bits((bits as u32) << 16)
 }
 
-/// Values per call of the f16 conversions.
+/// Number of values per call of the f16 conversions, which fit the stack.
 const CHUNK: usize = 256;
 
 /// Rounds f32 lanes to f16 and back. `half` converts slices by processor instructions where they exist.
@@ -56,7 +56,7 @@ unsafe fn store_f16(args: [*const u8; 3], out: *mut u8, n: usize) {
     to.convert_from_f32_slice(from);
 }
 
-/// Rounds f32 lanes to bf16 or f16; `None` for dtypes that their lanes hold exactly.
+/// Loop that rounds f32 lanes to bf16 or f16; `None` for other dtypes, whose lanes have their own precision.
 pub(super) fn round(dtype: DType) -> Option<Loop> {
     match dtype {
         DType::BF16 => Some(lanes!(|v: f32| -> f32 { bf16_value(bf16_bits(v)) })),
@@ -65,7 +65,7 @@ pub(super) fn round(dtype: DType) -> Option<Loop> {
     }
 }
 
-/// Wraps i32 lanes to a narrower integer; `None` for dtypes that fill their lanes.
+/// Loop that wraps i32 lanes to a narrower integer; `None` for dtypes that fill their lanes.
 pub(super) fn wrap(dtype: DType) -> Option<Loop> {
     match dtype {
         DType::I8 => Some(lanes!(|v: i32| -> i32 { DType::I8.wrap(v as i64) as i32 })),
@@ -105,7 +105,7 @@ from_lanes!(from_i64, i64);
 from_lanes!(from_u64, u64);
 from_lanes!(from_bool, u8);
 
-/// Conversion of a value from dtype `from` to dtype `to`; `None` if the lanes are the same.
+/// Loop that converts lanes from dtype `from` to dtype `to`; `None` if the lanes stay unchanged.
 pub(super) fn cast(from: DType, to: DType) -> Option<Loop> {
     use Compute::*;
     match (from.compute(), to.compute()) {
@@ -126,7 +126,7 @@ pub(super) fn cast(from: DType, to: DType) -> Option<Loop> {
     })
 }
 
-/// Reinterprets the bits of a value of dtype `from` as dtype `to` of the same width; `None` if the lanes are the same.
+/// Loop that reinterprets the bits of dtype `from` as dtype `to` of the same width; `None` if the lanes stay unchanged.
 pub(super) fn bitcast(from: DType, to: DType) -> Option<Loop> {
     use DType::{BF16, F16, I16, U16};
     Some(match (from, to) {
@@ -142,7 +142,7 @@ pub(super) fn bitcast(from: DType, to: DType) -> Option<Loop> {
     })
 }
 
-/// Conversion from contiguous elements to lanes; `None` if they are the same.
+/// Loop that converts contiguous elements in memory to lanes; `None` if both have the same format.
 pub(super) fn load(dtype: DType) -> Option<Loop> {
     Some(match dtype {
         DType::BF16 => lanes!(|v: u16| -> f32 { bf16_value(v) }),
@@ -155,7 +155,7 @@ pub(super) fn load(dtype: DType) -> Option<Loop> {
     })
 }
 
-/// Conversion from lanes to contiguous elements.
+/// Loop that converts lanes to contiguous elements in memory.
 pub(super) fn store(dtype: DType) -> Loop {
     match dtype {
         DType::BF16 => lanes!(|v: f32| -> u16 { bf16_bits(v) }),
@@ -170,7 +170,7 @@ pub(super) fn store(dtype: DType) -> Loop {
     }
 }
 
-/// One element of memory in lane format, in the form of `Scalar::to_bits`.
+/// Reads one element from memory and converts it to lane format, as a word in the form of `Scalar::to_bits`.
 ///
 /// # Safety
 /// `at` points at an element of the dtype.

@@ -18,7 +18,8 @@ pub fn compile(body: &Body) -> TileProgram {
     compile_with(body, body.operands)
 }
 
-/// Like [`compile`]; only the first `operands` operands are those of a launch, the others are a driver's own.
+/// Like [`compile`], for a body with operands that the driver added: only the first `operands` operands are those of a
+/// launch.
 pub fn compile_with(body: &Body, operands: u16) -> TileProgram {
     let body = prepare(body);
     let mut pass = compile_pass(&body, Level::Point);
@@ -40,7 +41,7 @@ pub(super) fn compile_pass(body: &Body, row: Level) -> Pass {
     c.pass
 }
 
-/// Loop of a conversion; `None` if the lanes already have the requested format.
+/// Loop of a cast or bitcast node; `None` if the lanes already have the requested format.
 fn converted(node: Node, from: DType, to: DType) -> Option<Loop> {
     if matches!(node, Node::Bitcast { .. }) { casts::bitcast(from, to) } else { casts::cast(from, to) }
 }
@@ -56,7 +57,7 @@ pub(super) enum Level {
     Point,
 }
 
-/// Loop of an operation whose arguments have this dtype.
+/// Selects the loop or vector math function of an operation whose arguments have this dtype.
 fn code(op: ElementOp, dtype: DType) -> Code {
     let own = |l: Option<Loop>| l.map(Code::Loop);
     let code = match dtype.compute() {
@@ -71,7 +72,7 @@ fn code(op: ElementOp, dtype: DType) -> Code {
 /// Cache of loops derived from the monoid table.
 type DerivedCache = HashMap<(Monoid, DType), Arc<Derived>>;
 
-/// Code of a monoid: the engine's own loops, or loops derived from its table row.
+/// Returns the reduction code of a monoid: the engine's native loops, or loops derived from its table row.
 pub(crate) fn folder(op: Monoid, dtype: DType) -> Folder {
     static DERIVED: LazyLock<Mutex<DerivedCache>> = LazyLock::new(Mutex::default);
     match folds::own(op, dtype) {
@@ -98,7 +99,8 @@ fn derived(op: Monoid, dtype: DType) -> Derived {
     Derived { lanes, result: body.sets[0].node.index(), width: width(dtype) }
 }
 
-/// Readers of a register other than nodes: a fold; and a store, whose argument must not be read in place.
+/// Pseudo node index of a fold, as the last reader of a register. That of a store, below, also marks an argument that
+/// must not be read in place.
 const READ_BY_FOLD: usize = usize::MAX - 1;
 const READ_BY_STORE: usize = usize::MAX;
 
@@ -108,13 +110,13 @@ pub(super) struct Compiler<'a> {
     pub pass: Pass,
     pub widths: Vec<usize>,
     pub free: Vec<Register>,
-    /// In a loop iteration: registers of its values, and the active lanes.
+    /// Registers of the loop's values, in a loop iteration (`given`), and the register of the active lanes.
     given: Vec<Register>,
     pub active: Option<Register>,
-    /// Register of each node so far; a conversion that changes nothing shares its argument's.
+    /// Register of each node so far; a conversion that changes nothing shares its argument's register.
     place: Vec<Register>,
     level: Vec<Level>,
-    /// Registers of the results of loops so far.
+    /// Registers of the results of each loop node compiled so far.
     looped: Vec<(NodeId, Vec<Register>)>,
     /// For each register, the last node that reads its current value.
     pub last: Vec<usize>,
@@ -123,10 +125,10 @@ pub(super) struct Compiler<'a> {
     contractions: Contractions,
 }
 
-/// For each node, the product that it absorbs as a fused multiply-add.
+/// For each node, the fused multiply-add that it becomes by absorbing a product, if any: kind and operands.
 type Contractions = Vec<Option<(Fused, [NodeId; 3])>>;
 
-/// Nodes that a node reads: its arguments, and the factors of a product that it absorbs.
+/// Nodes that a node reads: its arguments, and the operands of a fused multiply-add that it becomes.
 fn reads(body: &Body, contractions: &Contractions, id: NodeId) -> Vec<NodeId> {
     let factors = contractions[id.index()].into_iter().flat_map(|(_, args)| args);
     body.args(id).chain(factors).collect()
@@ -173,7 +175,8 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Compiler of a loop iteration, which continues with the same registers; `given` are those of its values.
+    /// Creates the compiler of a loop iteration, which takes over the register state; `given` are the registers of the
+    /// iteration's values.
     pub(super) fn inside<'b>(&mut self, body: &'b Body, given: Vec<Register>) -> Compiler<'b> {
         Compiler {
             pass: Pass { steps: vec![], ..take(&mut self.pass) },
@@ -186,7 +189,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Continues after a loop iteration.
+    /// Takes the register state back from the compiler of a loop iteration; `steps` are this compiler's own steps.
     pub(super) fn outside(&mut self, inner: Compiler<'_>, steps: Vec<Step>) {
         let Compiler { pass, widths, free, last, .. } = inner;
         (self.pass, self.widths, self.free, self.last) = (Pass { steps, ..pass }, widths, free, last);
@@ -234,7 +237,7 @@ impl<'a> Compiler<'a> {
         out
     }
 
-    /// Level of values read through an access.
+    /// Frequency at which values that are read through an access change.
     fn access_level(&self, access: u16) -> Level {
         if self.body.accesses[access as usize].class == AccessClass::Uniform { self.row } else { Level::Point }
     }

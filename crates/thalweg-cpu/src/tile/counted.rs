@@ -8,7 +8,7 @@
 use std::cell::Cell;
 use thalweg_kernel::{Access, AccessClass};
 
-/// Bytes of elements that launches have moved.
+/// Number of bytes of elements that launches have loaded and stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counted {
     /// Bytes loaded from operands.
@@ -28,7 +28,7 @@ pub fn counted<T>(f: impl FnOnce() -> T) -> (T, Counted) {
     (out, COUNTED.replace(before).unwrap_or_default())
 }
 
-/// Whether counting is enabled.
+/// Whether counting is enabled on this thread.
 pub(super) fn on() -> bool {
     COUNTED.get().is_some()
 }
@@ -38,7 +38,7 @@ pub(super) fn counts(access: &Access, operands: u16) -> bool {
     access.operand.is_some_and(|o| o < operands) && access.class != AccessClass::Uniform && !access.per_row
 }
 
-/// Adds bytes to the counters.
+/// Adds bytes to the counters, if counting is enabled on this thread.
 pub(crate) fn note(loaded: usize, stored: usize) {
     if let Some(c) = COUNTED.get() {
         COUNTED.set(Some(Counted { loaded: c.loaded + loaded as u64, stored: c.stored + stored as u64 }));

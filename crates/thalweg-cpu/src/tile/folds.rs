@@ -11,19 +11,20 @@ use std::sync::Arc;
 use thalweg_ir::{DType, Monoid};
 use thalweg_kernel::order::LANES;
 
-/// Folds `n` elements into the lanes `acc`, the first element into the first lane.
+/// Loop that folds `n` elements into the accumulator lanes `acc`: element `i` into lane `i` modulo [`LANES`].
 ///
 /// # Safety
 /// `acc` points at [`LANES`] elements of the dtype, `from` at `n`, all aligned, and they do not overlap.
 type Accumulate = unsafe fn(acc: *mut u8, from: *const u8, n: usize);
 
-/// Reduces the lanes to one element, in the form of `Scalar::to_bits`.
+/// Loop that reduces the accumulator lanes to one element, in a tree of halves; returns it in the form of
+/// `Scalar::to_bits`.
 ///
 /// # Safety
 /// `acc` points at [`LANES`] aligned elements of the dtype.
 type Finish = unsafe fn(acc: *const u8) -> u64;
 
-/// Combines `n` elements with those in memory, `stride` elements apart, in order.
+/// Loop that combines `n` elements in memory, `stride` elements apart, with the elements of `from`, in order.
 ///
 /// # Safety
 /// `from` points at `n` elements of the dtype, and `to`, at that stride, at as many that may be written; all are
@@ -38,17 +39,17 @@ pub(crate) struct Loops {
     merge: Merge,
 }
 
-/// Code of a monoid on a dtype.
+/// Reduction code of a monoid on a dtype.
 #[derive(Clone)]
 pub(crate) enum Folder {
-    /// Native loops.
+    /// Native loops, which the compiler vectorises.
     Own(Loops),
-    /// Composed from the operations of its table row.
+    /// Loops that are composed from the operations of the monoid's table row.
     Derived(Arc<Derived>),
 }
 
 impl Folder {
-    /// See [`Accumulate`].
+    /// Folds elements into accumulator lanes: see [`Accumulate`].
     ///
     /// # Safety
     /// The contract of the type.
@@ -62,7 +63,7 @@ impl Folder {
         }
     }
 
-    /// See [`Finish`].
+    /// Reduces accumulator lanes to one element: see [`Finish`].
     ///
     /// # Safety
     /// The contract of the type.
@@ -76,7 +77,7 @@ impl Folder {
         }
     }
 
-    /// See [`Merge`].
+    /// Combines elements with elements in memory: see [`Merge`].
     ///
     /// # Safety
     /// The contract of the type.
@@ -117,7 +118,7 @@ macro_rules! versions {
     }};
 }
 
-/// Native loops of one operation on one type.
+/// Expands to the native [`Loops`] of one combining expression on one type.
 macro_rules! code {
     ($t:ty, $bits:expr, |$a:ident, $b:ident| $combine:expr) => {{
         #[inline(always)]
@@ -196,7 +197,7 @@ macro_rules! codes {
     };
 }
 
-/// Native loops of a monoid, if there are any.
+/// Returns the native loops of a monoid; `None` if there are none.
 pub(super) fn own(op: Monoid, dtype: DType) -> Option<Loops> {
     Some(match dtype {
         DType::F32 => codes!(op, f32, |v| v.to_bits() as u64),
@@ -213,23 +214,23 @@ pub(super) fn own(op: Monoid, dtype: DType) -> Option<Loops> {
 pub(super) enum Lane {
     /// The earlier (0) or the later (1) partial result.
     Given(u16),
-    /// A constant in all lanes, of this many bytes.
+    /// A constant in all lanes: its bits, and the bytes of a lane.
     Bits(u64, usize),
-    /// A loop over earlier values.
+    /// A loop, applied to the values of earlier instructions.
     Apply(Code, [usize; 3]),
 }
 
-/// The table row's expression as loops over [`LANES`] lanes: supports any monoid of one component, but each operation
-/// goes through memory.
+/// Reduction code that evaluates the expression of a monoid's table row, one loop over [`LANES`] lanes per operation.
+/// It supports any monoid of one component, but each operation goes through memory.
 pub(crate) struct Derived {
     pub(super) lanes: Vec<Lane>,
-    /// Index of the result.
+    /// Index in `lanes` of the expression's result.
     pub(super) result: usize,
     /// Bytes of an element.
     pub(super) width: usize,
 }
 
-/// Lanes of one instruction.
+/// Storage for the lanes of one instruction's value.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct LaneSlots([u64; LANES]);
@@ -246,7 +247,7 @@ impl Derived {
         places
     }
 
-    /// `before = before op after`, for `n` elements, at most [`LANES`].
+    /// Computes `before = before op after` for `n` elements, at most [`LANES`].
     ///
     /// # Safety
     /// Both point at `n` aligned elements; those at `before` may be written.

@@ -16,16 +16,16 @@ use std::ops::Range;
 use thalweg_kernel::order::{BLOCK, LANES};
 use thalweg_kernel::{Access, AccessClass, Body, Phases, phases};
 
-/// A row body compiled for the tile engine. A run returns false if a `Gather` is out of range.
+/// A row body compiled for the tile engine. A run returns false if an index of a `Gather` is out of range.
 pub struct TileInnerReduction {
     phases: Phases,
     passes: Vec<Pass>,
-    /// Bytes and number of all registers.
+    /// Total bytes of all registers, and their number.
     bytes: usize,
     registers: usize,
     accesses: Vec<Access>,
     scalars: usize,
-    /// Number of operands of the launch; buffers follow them.
+    /// Number of operands of the launch. Operands with higher indices are buffers.
     operands: u16,
 }
 
@@ -57,7 +57,7 @@ pub fn compile_inner_reduction(body: &Body, keep: bool) -> TileInnerReduction {
 }
 
 impl TileInnerReduction {
-    /// Phases that the program runs in.
+    /// Phases of the body, which the program runs one by one.
     pub fn phases(&self) -> &Phases {
         &self.phases
     }

@@ -81,7 +81,8 @@ macro_rules! unsigned_operations {
 unsigned_operations!(unsigned_u32, u32);
 unsigned_operations!(unsigned_u64, u64);
 
-/// Shifts depend on the width of the dtype, which may be narrower than its i32 lanes.
+/// Loop of a shift. It depends on the width of the dtype, which may be narrower than its i32 lanes; `None` for other
+/// operations.
 fn shift(op: ElementOp, dtype: DType) -> Option<Loop> {
     /// Shifts by the width or more, or by a negative count, give 0 to the left, and the sign to the right.
     macro_rules! by_width {

@@ -2,7 +2,7 @@
 
 use crate::math::lanes::Lanes;
 
-/// A loop over `n` lanes: up to three inputs (registers or spans of memory), one output.
+/// Type of the precompiled loops over `n` lanes: up to three inputs (registers or contiguous memory), one output.
 ///
 /// # Safety
 /// Each argument that the loop uses points at `n` initialised elements of its type, and `out` at space for `n` of the
@@ -68,7 +68,7 @@ macro_rules! whole {
 }
 pub(super) use whole;
 
-/// Code that runs on lanes: a loop of this engine, or a vector math function.
+/// Code of an operation: a loop of this engine, or a vector math function.
 #[derive(Clone, Copy)]
 pub(super) enum Code {
     Loop(Loop),

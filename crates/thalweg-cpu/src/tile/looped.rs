@@ -85,7 +85,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// A constant in a register that outlives tiles.
+    /// Allocates a register that holds a constant for the whole call.
     fn constant(&mut self, bits: u64, width: usize) -> Register {
         self.fill(Value::Bits(bits), width, Level::Call)
     }
@@ -148,7 +148,7 @@ impl Call<'_> {
     }
 }
 
-/// Copies the active lanes of `from` to `to`.
+/// Copies the lanes of `from` that are active to `to`; other lanes of `to` keep their value.
 ///
 /// # Safety
 /// All have `lanes` lanes; none overlaps another.

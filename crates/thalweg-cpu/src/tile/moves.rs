@@ -13,7 +13,7 @@ pub(super) unsafe fn fill(bits: u64, width: usize, out: *mut u8, n: usize) {
     }
 }
 
-/// First lane, in the form of `Scalar::to_bits`.
+/// Reads a register's first lane, in the form of `Scalar::to_bits`.
 ///
 /// # Safety
 /// `from` points at a lane of that width, 4 or 8.
@@ -22,7 +22,7 @@ pub(super) unsafe fn first(from: *const u8, width: usize) -> u64 {
     unsafe { if width == 4 { from.cast::<u32>().read() as u64 } else { from.cast::<u64>().read() } }
 }
 
-/// Gathers elements of this size that are `stride` elements apart.
+/// Gathers `n` elements of `size` bytes that are `stride` elements apart.
 ///
 /// # Safety
 /// `n` of them are readable; `out` has space for them.
@@ -44,7 +44,7 @@ pub(super) unsafe fn strided(size: usize, from: *const u8, stride: isize, out: *
     }
 }
 
-/// Gathers elements of this size at positions; 0 where these are negative.
+/// Gathers `n` elements of `size` bytes at the positions in a table; 0 for negative positions.
 ///
 /// # Safety
 /// The table has `n` positions, and elements at non-negative ones are readable; `out` has space for `n`.
@@ -75,15 +75,15 @@ pub(super) unsafe fn mapped(size: usize, from: *const u8, table: *const i32, out
 pub(super) struct Indexed {
     /// Address of the operand's element 0.
     pub start: *const u8,
-    /// Number of the source's elements.
+    /// Number of elements of the operand.
     pub len: u64,
-    /// Position of the first point, and the stride of positions between points.
+    /// Position of the first point, in elements (`first`), and the stride of positions between points (`step`).
     pub first: i64,
     pub step: i64,
 }
 
-/// Gathers elements of this size at positions plus offsets; 0 where `inside` is 0, or the position is out of range.
-/// Returns whether all were read.
+/// Gathers `n` elements of `size` bytes at the points' positions plus offsets; 0 where `inside` is 0, or the position
+/// is out of range. Returns whether all elements were read.
 ///
 /// # Safety
 /// The operand is readable, there are `n` lanes of offsets and of `inside`, and `out` has space for as many elements.
@@ -127,7 +127,7 @@ pub(super) unsafe fn indexed(
     }
 }
 
-/// Scatters elements of this size `stride` elements apart, in order.
+/// Scatters `n` elements of `size` bytes to destinations `stride` elements apart, in order.
 ///
 /// # Safety
 /// `from` points at `n` of them, and their destinations are writable.

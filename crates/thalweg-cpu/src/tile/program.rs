@@ -1,4 +1,4 @@
-//! A compiled tile program: its steps and registers, as plain data.
+//! Data structures of a compiled tile program: steps and registers.
 
 use super::folds::Folder;
 use super::lanes::{Code, Loop};
@@ -8,7 +8,7 @@ use thalweg_kernel::{Access, AccessClass};
 /// Maximum points per tile: a dozen f32 registers of this size fit the smallest first-level caches.
 pub(super) const TILE: usize = 512;
 
-/// Number of a register: a tile of lanes.
+/// Index of a register, which holds the lanes of a tile.
 pub(super) type Register = u32;
 
 /// Source of a value that is uniform over all points.
@@ -16,50 +16,51 @@ pub(super) type Register = u32;
 pub(super) enum Value {
     Bits(u64),
     Scalar(u16),
-    /// A value of the row.
+    /// Value of the row, by slot.
     Row(u16),
 }
 
-/// Store mode of a register.
+/// Store mode: how a register's lanes are written to memory.
 #[derive(Clone)]
 pub(super) enum Write {
-    /// Contiguous, with conversion.
+    /// Contiguous elements, by a loop that converts the lanes.
     Dense(Loop),
-    /// Strided, to elements of this size; converted first, if needed, into the register.
+    /// Strided elements of `size` bytes. Lanes are converted first, if needed, by the loop into the register.
     Apart { size: usize, convert: Option<(Loop, Register)> },
-    /// Combined with the previous contents, contiguous or strided.
+    /// Combination with the previous contents, contiguous or strided.
     Combine(Folder),
 }
 
 /// Copy of a register's lanes: source, destination, bytes per lane.
 pub(super) type Move = (Register, Register, usize);
 
-/// A loop over the lanes of a tile.
+/// A loop with a data-dependent trip count, run over all lanes of a tile until none is active.
 pub(super) struct Looping {
     /// Maximum number of iterations.
     pub most: u32,
     /// Initial values of the carried values.
     pub first: Vec<Move>,
-    /// Active lanes of the enclosing loop, if there is one.
+    /// Register of the enclosing loop's active lanes, if there is one.
     pub around: Option<Register>,
-    /// Active lanes: those that have another iteration.
+    /// Register of the active lanes, i.e. those that have another iteration.
     pub active: Register,
     /// Steps that compute the condition (`go`), and the register of its result (`goes`).
     pub go: Vec<Step>,
     pub goes: Register,
-    /// Remaining steps of an iteration.
+    /// Remaining steps of an iteration, which compute the new carried values.
     pub rest: Vec<Step>,
-    /// Carried values that become others: copied before any of them changes.
+    /// Copies of carried values that are assigned to other carried values, made before any of them changes.
     pub swapped: Vec<Move>,
-    /// Updates of carried values in the active lanes.
+    /// Updates of the carried values, in the active lanes.
     pub next: Vec<Move>,
 }
 
-/// One pass over a tile.
+/// Step of a tile program: one loop over the lanes of a tile.
 pub(super) enum Step {
-    /// Fills all lanes with one value.
+    /// Fills all lanes of a register with one value.
     Fill { value: Value, width: usize, out: Register },
-    /// Loads contiguous elements; without a conversion, and if the rows are contiguous too, they are used in place.
+    /// Loads contiguous elements. With `in_place`, if no conversion is needed and the rows of the block are contiguous
+    /// too, the register refers to the elements in memory instead.
     Load { access: u16, convert: Option<Loop>, size: usize, width: usize, in_place: bool, out: Register },
     /// Loads one element per row.
     Uniform { access: u16, dtype: DType, width: usize, out: Register },
@@ -67,54 +68,54 @@ pub(super) enum Step {
     Gather { access: u16, size: usize, class: AccessClass, out: Register },
     /// Gathers elements at data-dependent offsets, in their memory format.
     Indexed { access: u16, size: usize, offset: Register, inside: Register, out: Register },
-    /// Computes positions, as u32 or i64.
+    /// Computes positions as u32 or (`wide`) i64 lanes.
     Index { access: u16, wide: bool, out: Register },
-    /// Computes the mask of valid positions.
+    /// Computes which positions are not masked out.
     Valid { access: u16, out: Register },
-    /// Applies a loop to registers.
+    /// Applies the code of an operation to registers.
     Apply { code: Code, args: [Register; 3], out: Register },
-    /// Iterates over registers until no lane is active.
+    /// Runs a loop with a data-dependent trip count.
     Loop(Box<Looping>),
-    /// Folds a register into the lanes of a fold.
+    /// Folds a register into the accumulator lanes of a fold.
     Fold { value: Register, code: Folder, lanes: Register },
-    /// Stores a register.
+    /// Stores a register through an access.
     Store { access: u16, value: Register, write: Write },
 }
 
-/// State of a fold.
+/// A fold of a pass: its code and accumulator lanes.
 pub(super) struct Folding {
     pub identity: u64,
     pub width: usize,
     pub code: Folder,
-    /// Accumulator lanes of the fold, at the start of a register.
+    /// Register whose first lanes are the accumulator lanes of the fold.
     pub lanes: Register,
-    /// Value of the row that receives the result.
+    /// Slot of the row's value that receives the result.
     pub slot: u16,
 }
 
-/// A value of the row, set from the first lane of a register.
+/// Assignment of a register's first lane to a value of the row.
 pub(super) struct Setting {
     pub value: Register,
     pub width: usize,
     pub slot: u16,
 }
 
-/// A compiled body: its steps, by how often they run, and its registers.
+/// A compiled map body, or phase of a row body: its steps, by how often they run, and its registers.
 #[derive(Default)]
 pub(super) struct Pass {
-    /// Run once per call: values uniform over all points.
+    /// Steps that run once per call: they compute values that are uniform over all points.
     pub hoisted: Vec<Step>,
-    /// Run once per row: values uniform in the row. Only in passes along rows.
+    /// Steps that run once per row: they compute values that are uniform in the row. Only in row bodies.
     pub row: Vec<Step>,
-    /// Run for each tile, stores last (an output may overlap an input).
+    /// Steps that run for each tile, stores last (an output may overlap an input).
     pub steps: Vec<Step>,
-    /// Folds, which are initialised before a row and finished after it.
+    /// Folds, whose lanes are initialised before a row and reduced after it.
     pub folds: Vec<Folding>,
-    /// Values of the row that are set after it.
+    /// Values of the row that are set after its last tile.
     pub sets: Vec<Setting>,
-    /// Offset of each register's tile, and whether its contents outlive a tile.
+    /// Byte offset of each register's tile, and whether its contents outlive a tile.
     pub places: Vec<(usize, bool)>,
-    /// Bytes of registers that outlive a tile, and of the others.
+    /// Total bytes of the registers that outlive a tile, and of the other registers.
     pub bytes: (usize, usize),
 }
 
@@ -140,11 +141,11 @@ pub struct TileProgram {
     /// Bytes of all registers.
     pub(super) bytes: usize,
     pub(super) accesses: Vec<Access>,
-    /// Operands of the launch; later ones are a driver's own.
+    /// Number of operands of the launch. Operands with higher indices are scratch tables that the driver added.
     pub(super) operands: u16,
 }
 
-/// Bytes per lane.
+/// Bytes of a lane that holds a value of a dtype.
 pub(super) fn width(dtype: DType) -> usize {
     match dtype.compute() {
         Compute::F64 | Compute::I64 | Compute::U64 => 8,

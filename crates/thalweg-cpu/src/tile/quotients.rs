@@ -10,13 +10,14 @@ use super::lanes::{Loop, whole};
 use thalweg_ir::ElementOp;
 use thalweg_ir::element::integers;
 
-/// Exclusive bound on the magnitude of small numbers: in the low bits of an f64 with the exponent of [`MAGIC`] they
-/// keep their sign, and so does the quotient of two.
+/// Exclusive bound on the magnitude of the integers that are divided as f64. Such an integer fits the low bits of an
+/// f64 with the exponent of [`MAGIC`], sign included, and so does the quotient of two.
 const EXACT_BOUND: i64 = 1 << 50;
-/// 1.5 * 2^52: adding a small integer to its bits gives the number plus this constant, and back.
+/// Constant 1.5 * 2^52 for conversions between i64 and f64 without an instruction: adding a small integer to the bits
+/// of this f64 gives the f64 `MAGIC` plus the integer.
 const MAGIC: f64 = 6_755_399_441_055_744.0;
 
-/// Loop of an operation on i64, if it is a division.
+/// Loop of a division or remainder of i64; `None` for other operations.
 pub(super) fn i64(op: ElementOp) -> Option<Loop> {
     Some(match op {
         ElementOp::Div => whole!(div, |a: i64, b: i64| -> i64),
@@ -42,7 +43,7 @@ fn rem(a: &[i64], b: &[i64], out: &mut [i64]) {
     by_size(a, b, out, rem, integers::rem);
 }
 
-/// Uses `small` if all numbers are small, else `any`.
+/// Computes a tile with `small` if the magnitudes of all its numbers are below [`EXACT_BOUND`], else with `any`.
 #[inline(always)]
 fn by_size(a: &[i64], b: &[i64], out: &mut [i64], small: impl Fn(i64, i64) -> i64, any: impl Fn(i64, i64) -> i64) {
     let n = out.len();
@@ -59,7 +60,7 @@ fn by_size(a: &[i64], b: &[i64], out: &mut [i64], small: impl Fn(i64, i64) -> i6
     }
 }
 
-/// Quotient of two small numbers, rounded by `round`; 0 for division by 0.
+/// Quotient of two integers of magnitude below [`EXACT_BOUND`], rounded by `round`; 0 for division by 0.
 #[inline(always)]
 fn small(a: i64, b: i64, round: impl Fn(f64) -> f64) -> i64 {
     let float = |x: i64| f64::from_bits((x.wrapping_add(MAGIC.to_bits() as i64)) as u64) - MAGIC;

@@ -6,13 +6,13 @@ use super::program::{TILE, TileProgram};
 use crate::row_call::{RowArgs, Rows};
 use std::cell::RefCell;
 
-/// One cache line, for its alignment.
+/// Storage unit of the registers: one cache line, which gives their alignment.
 #[repr(align(64))]
 #[derive(Clone, Copy)]
 struct Line(#[allow(dead_code, reason = "only ever reached through pointers")] [u8; 64]);
 
-/// Tiles of one thread, retained between calls, and the current address of each register: in its tile, or in memory
-/// that a load reads in place.
+/// Register memory of one thread, retained between calls, and the current address of each register: in its tile, or in
+/// memory that a load reads in place.
 #[derive(Default)]
 pub(super) struct Registers {
     lines: Vec<Line>,
