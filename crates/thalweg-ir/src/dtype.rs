@@ -1,4 +1,4 @@
-//! Element types, and the types that computations on them use.
+//! Element types of tensors, and the register types in which their elements are computed.
 
 use std::fmt;
 
@@ -6,13 +6,13 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub enum DType {
-    /// IEEE 754 binary32.
+    /// 32-bit float: IEEE 754 binary32.
     F32,
-    /// IEEE 754 binary64.
+    /// 64-bit float: IEEE 754 binary64.
     F64,
-    /// bfloat16: the upper half of a binary32. Computed in f32.
+    /// 16-bit float bfloat16: the upper half of a binary32. Computed in f32.
     BF16,
-    /// IEEE 754 binary16. Computed in f32.
+    /// 16-bit float: IEEE 754 binary16. Computed in f32.
     F16,
     /// Signed 8-bit integer.
     I8,
@@ -39,7 +39,7 @@ pub enum DType {
 pub struct FloatInfo {
     /// Number of bits of an element.
     pub bits: u32,
-    /// Difference between 1 and the next larger number.
+    /// Difference between 1 and the next larger number of the dtype.
     pub epsilon: f64,
     /// The largest finite number; the smallest is its negative.
     pub max: f64,
@@ -53,24 +53,24 @@ pub struct FloatInfo {
 /// width after each operation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Compute {
-    /// f32, bf16 and f16.
+    /// 32-bit float, for elements of f32, bf16 and f16.
     F32,
-    /// f64.
+    /// 64-bit float, for elements of f64.
     F64,
-    /// i8, i16, i32, and u8 and u16 (which fit without loss).
+    /// Signed 32-bit integer, for elements of i8, i16 and i32, and of u8 and u16 (which fit without loss).
     I32,
-    /// u32.
+    /// Unsigned 32-bit integer, for elements of u32.
     U32,
-    /// i64.
+    /// Signed 64-bit integer, for elements of i64.
     I64,
-    /// u64.
+    /// Unsigned 64-bit integer, for elements of u64.
     U64,
-    /// bool.
+    /// Truth value per lane (a mask), for elements of bool.
     Mask,
 }
 
 impl DType {
-    /// Every dtype, in declaration order.
+    /// All dtypes, in declaration order.
     pub const ALL: [DType; 13] = [
         DType::F32,
         DType::F64,
@@ -87,7 +87,7 @@ impl DType {
         DType::Bool,
     ];
 
-    /// Bytes of one element in memory.
+    /// Number of bytes of one element in memory.
     pub const fn size(self) -> usize {
         match self {
             DType::F64 | DType::I64 | DType::U64 => 8,
@@ -97,7 +97,7 @@ impl DType {
         }
     }
 
-    /// The name in the API and in messages.
+    /// Name of the dtype in the API and in messages, such as `f32`.
     pub const fn name(self) -> &'static str {
         match self {
             DType::F32 => "f32",
@@ -116,12 +116,12 @@ impl DType {
         }
     }
 
-    /// The dtype of that name, if there is one.
+    /// Returns the dtype with this name (inverse of [`DType::name`]); `None` if there is none.
     pub fn from_name(name: &str) -> Option<DType> {
         DType::ALL.into_iter().find(|d| d.name() == name)
     }
 
-    /// The dtype with that discriminant, if there is one (the inverse of `dtype as u8`).
+    /// Returns the dtype with this discriminant (inverse of `dtype as u8`); `None` if there is none.
     pub fn from_index(index: u8) -> Option<DType> {
         DType::ALL.get(index as usize).copied()
     }
@@ -141,7 +141,7 @@ impl DType {
         !matches!(self, DType::U8 | DType::U16 | DType::U32 | DType::U64 | DType::Bool)
     }
 
-    /// The register type that elements are computed in.
+    /// Register type in which elements of the dtype are computed.
     pub const fn compute(self) -> Compute {
         match self {
             DType::F32 | DType::BF16 | DType::F16 => Compute::F32,
@@ -207,7 +207,7 @@ impl DType {
         }
     }
 
-    /// Rounds a value to the nearest one that this float dtype holds (ties to even).
+    /// Rounds a value to the nearest value of this float dtype (ties to even); other dtypes return it unchanged.
     pub fn round(self, v: f64) -> f64 {
         match self {
             DType::F32 => v as f32 as f64,
@@ -217,7 +217,7 @@ impl DType {
         }
     }
 
-    /// Bits of precision of a float dtype, the hidden bit included.
+    /// Number of significand bits of a float dtype, the hidden bit included.
     ///
     /// # Panics
     /// For a dtype that is not a float.
@@ -232,8 +232,8 @@ impl DType {
     }
 }
 
-/// Value as f32, rounded to odd (Boldo, Melquiond 2008). Rounding the result to nearest in a narrower float rounds the
-/// value only once, unlike half's own conversion from f64.
+/// Converts a value to f32, rounded to odd (Boldo, Melquiond 2008). If the result is then rounded to nearest in a
+/// narrower float, the value is rounded only once overall, unlike in the conversion from f64 of the crate `half`.
 fn to_odd(v: f64) -> f32 {
     let near = v as f32;
     if near as f64 == v || !near.is_finite() && v.is_infinite() || v.is_nan() {

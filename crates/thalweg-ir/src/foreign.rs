@@ -1,9 +1,9 @@
 //! Operations written in another language: source text with a named entry point.
 //!
 //! In: source text, entry point, dtypes of operands and results. Out: a [`Foreign`], an id that is compared and
-//! recorded like other operations. Equal sources share an id; its hash is that of the content, by which plans on disk
-//! are found. Interned sources are never freed: there are as many as in the program. Always true: dtypes and counts are
-//! part of the source, sizes are not.
+//! recorded like other operations. Equal sources share an id. The id hashes like its content, so that plans on disk,
+//! which are found by hash, can be used by other processes. Interned sources are never freed: their number is bounded
+//! by the program. Always true: dtypes and counts are part of the source, sizes are not.
 
 use crate::DType;
 use crate::interned::{Interned, Table, by_content};
@@ -16,7 +16,7 @@ pub struct ForeignSource {
     pub name: String,
     /// Source text in CUDA C++.
     pub text: String,
-    /// Function in the source that is launched.
+    /// Name of the function in the source that is launched.
     pub entry: String,
     /// Dtypes of the operands.
     pub operands: Vec<DType>,
@@ -37,13 +37,13 @@ static SOURCES: Table<ForeignSource, ()> = Table::new();
 /// Launch configuration of a [`Foreign`] operation, recorded as the first of its integers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ForeignLaunch {
-    /// Number of blocks.
+    /// Number of thread blocks in x, y and z.
     pub grid: [u32; 3],
-    /// Number of threads per block.
+    /// Number of threads per block in x, y and z.
     pub block: [u32; 3],
     /// Bytes of dynamic shared memory per block.
     pub shared: u32,
-    /// Arithmetic of the launch in additions, if given.
+    /// Arithmetic cost of the launch in additions, if the caller gave it.
     pub additions: Option<u64>,
 }
 
@@ -51,13 +51,13 @@ impl ForeignLaunch {
     /// Number of integers that represent the configuration.
     pub const INTS: usize = 8;
 
-    /// Integers that represent the configuration.
+    /// Encodes the configuration as integers of the operation.
     pub fn to_ints(self) -> [i64; ForeignLaunch::INTS] {
         let ([x, y, z], [a, b, c]) = (self.grid.map(i64::from), self.block.map(i64::from));
         [x, y, z, a, b, c, i64::from(self.shared), self.additions.map_or(-1, |n| n as i64)]
     }
 
-    /// Configuration that the integers of an operation represent.
+    /// Decodes the configuration from the integers of an operation.
     pub fn from_ints(ints: &[i64]) -> ForeignLaunch {
         let at = |i: usize| ints[i] as u32;
         ForeignLaunch {
@@ -86,12 +86,12 @@ impl Foreign {
         SOURCES.get(self.0)
     }
 
-    /// The source.
+    /// Returns the interned source.
     pub fn source(self) -> &'static ForeignSource {
         &self.interned().key
     }
 
-    /// Parses a text; inverse of `Display`.
+    /// Parses the text form of an operation, which `Display` writes; `None` if the text is malformed.
     pub fn parse(text: &str) -> Option<Foreign> {
         let inside = text.strip_prefix("foreign{")?.strip_suffix('}')?;
         let [name, entry, code, operands, results, sizes, numbers] = inside.split(';').collect::<Vec<_>>()[..] else {
@@ -113,8 +113,8 @@ impl Foreign {
     }
 }
 
-/// Text without spaces, brackets and separators, which [`unquoted`] decodes: bytes other than letters, digits and `_`
-/// become `%` and two hexadecimal digits.
+/// Escapes a text so that it has no spaces, brackets and separators: bytes other than letters, digits and `_` become
+/// `%` and two hexadecimal digits. [`unquoted`] decodes it.
 fn quoted(text: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
     text.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02x}") }).collect()
@@ -131,7 +131,7 @@ fn unquoted(text: &str) -> Option<String> {
 }
 
 impl fmt::Display for Foreign {
-    /// Formats as a word that [`Foreign::parse`] reads.
+    /// Formats the operation as a word that [`Foreign::parse`] reads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let s = self.source();
         let dtypes = |of: &[DType]| of.iter().map(|d| d.name()).collect::<Vec<_>>().join(",");

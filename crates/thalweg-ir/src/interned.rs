@@ -1,26 +1,26 @@
 //! Interning of structures that are too large to be recorded with an operation.
 //!
-//! In: a structure. Out: its number in a table. Always true: equal structures have the same number; interned structures
-//! are never freed (a program has a bounded number of them); the hash is that of the content, hence the same in other
-//! processes.
+//! In: a structure. Out: its index in a table. Always true: equal structures have the same index; interned structures
+//! are never freed (a program has a bounded number of them); the hash of an id is that of the content, hence the same
+//! in other processes.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, PoisonError, RwLock};
 
-/// Table of the interned structures of a kind, with derived data of each.
+/// Table of the interned structures of type `K`, with derived data `V` of each.
 pub(crate) struct Table<K: 'static, V: 'static> {
     numbers: Mutex<Option<HashMap<&'static K, u32>>>,
     all: RwLock<Vec<&'static Interned<K, V>>>,
 }
 
-/// Interned structure.
+/// An interned structure, with derived data and its hash.
 pub(crate) struct Interned<K, V> {
     /// The structure.
     pub key: K,
     /// Data derived from the structure.
     pub known: V,
-    /// Hash of the structure.
+    /// 128-bit hash of the structure.
     pub hash: [u64; 2],
 }
 
@@ -30,7 +30,7 @@ impl<K: Hash + Eq, V> Table<K, V> {
         Table { numbers: Mutex::new(None), all: RwLock::new(Vec::new()) }
     }
 
-    /// Index of a structure in the table. `know` computes the derived data if the structure is new.
+    /// Returns the index of a structure, which is added if it is new; `know` then computes the derived data.
     pub fn intern(&self, key: K, know: impl FnOnce(&K) -> V) -> u32 {
         // A panic while the lock is held leaves the table unchanged.
         let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -55,13 +55,13 @@ impl<K: Hash + Eq, V> Table<K, V> {
         number
     }
 
-    /// Structure with index `number`.
+    /// Returns the structure with index `number`.
     pub fn get(&self, number: u32) -> &'static Interned<K, V> {
         self.all.read().unwrap_or_else(PoisonError::into_inner)[number as usize]
     }
 }
 
-/// Implements hash and order of a number by its content.
+/// Implements `Hash` and `Ord` of an id type by the hash of the interned content.
 macro_rules! by_content {
     ($id:ty) => {
         impl std::hash::Hash for $id {

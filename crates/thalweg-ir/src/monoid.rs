@@ -2,10 +2,10 @@
 //!
 //! A monoid is one row of [`MONOIDS`]: components of its partial results, identity, conversion of an element to a
 //! partial result (lift), combination of two partial results, and conversion of the last one to the result (finish).
-//! All are written in elementwise operations ([`crate::element`]), so every executor of these can fold: the interpreter
-//! evaluates the expressions ([`Evaluate`]), and an engine without own code for a row compiles them. Reductions, scans
-//! and scatters refer to their row. Adding a monoid of one component takes a variant and a row, nothing else: `Probe`
-//! (feature `probe`, tests only) is such a row.
+//! All are written in elementwise operations ([`crate::element`]), so an engine that has these can fold by any monoid:
+//! the interpreter evaluates the expressions ([`Evaluate`]), and an engine without native code for a monoid compiles
+//! them. Reductions, scans and scatters refer to their row. Adding a monoid of one component takes a variant and a row,
+//! nothing else: `Probe` (feature `probe`, tests only) is such a row.
 //!
 //! The order in which elements are combined is not part of the table, but defined by `thalweg_kernel::order`.
 
@@ -22,15 +22,15 @@ macro_rules! monoids {
         #[repr(u8)]
         pub enum Monoid {
             $($(#[$doc])* $name,)*
-            /// The value of the largest magnitude, the larger of two such; NaN if any is NaN. Shows that a row is all
-            /// that a monoid takes.
+            /// Value of the largest magnitude, the larger of two such values; NaN if any is NaN. A test monoid that is
+            /// defined by its row alone.
             #[cfg(feature = "probe")]
             Probe,
             $($(#[$more])* $state,)*
         }
 
         impl Monoid {
-            /// Every monoid, in table order.
+            /// All monoids, in table order.
             pub const ALL: &[Monoid] = &[
                 $(Monoid::$name,)*
                 #[cfg(feature = "probe")]
@@ -39,16 +39,16 @@ macro_rules! monoids {
             ];
         }
 
-        /// Reduction.
+        /// Reduction of a tensor over some axes.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
         pub enum ReduceOp {
             $($(#[$doc])* $name,)*
-            /// [`Monoid::Probe`].
+            /// Reduction by the test monoid [`Monoid::Probe`].
             #[cfg(feature = "probe")]
             Probe,
-            /// Whether any is true; false for no elements.
+            /// Whether any element is true; false for no elements.
             Any,
-            /// Whether all are true; true for no elements.
+            /// Whether all elements are true; true for no elements.
             All,
             /// Index of the first maximum (NaN counts as largest) along one axis, as i64.
             ArgMax,
@@ -68,7 +68,7 @@ macro_rules! monoids {
                 ReduceOp::ArgMin,
             ];
 
-            /// The monoid, if the reduction is just the fold of its operand.
+            /// Monoid of a reduction that is just a fold of its operand; `None` for truth values and indices.
             pub const fn plain(self) -> Option<Monoid> {
                 match self {
                     $(ReduceOp::$name => Some(Monoid::$name),)*
@@ -83,23 +83,24 @@ macro_rules! monoids {
 
 monoids! {
     reductions: {
-        /// Sum; 0 for no elements. Integers wrap.
+        /// Sum of the elements; 0 for no elements. Integers wrap.
         Sum,
-        /// Product; 1 for no elements. Integers wrap.
+        /// Product of the elements; 1 for no elements. Integers wrap.
         Prod,
-        /// Maximum; NaN if any is NaN.
+        /// Maximum of the elements; NaN if any is NaN.
         Max,
-        /// Minimum; NaN if any is NaN.
+        /// Minimum of the elements; NaN if any is NaN.
         Min,
     }
     states: {
-        /// ln Σ eˣ without overflow. Components: the largest exponent, and the sum scaled by it.
+        /// Logarithm of the sum of exponentials, ln Σ eˣ, without overflow. Components: the largest exponent `m`, and
+        /// the scaled sum Σ e^(x - m).
         LogSumExp,
     }
 }
 
 impl ReduceOp {
-    /// The method's name on `Tensor`.
+    /// Name of the reduction's method on `Tensor`.
     pub const fn name(self) -> &'static str {
         match self {
             ReduceOp::Any => "any",
@@ -110,7 +111,8 @@ impl ReduceOp {
         }
     }
 
-    /// Monoid of the underlying fold; for a truth value or an index, the maximum or minimum that decides it.
+    /// Monoid of the underlying fold. For a truth value or an index, it is the maximum or minimum that determines the
+    /// result.
     pub const fn monoid(self) -> Monoid {
         match (self.plain(), self) {
             (Some(monoid), _) => monoid,
@@ -120,27 +122,29 @@ impl ReduceOp {
     }
 }
 
-/// Combines two partial results, given by component, and appends the components of the result.
+/// Function that builds the combination of two partial results, given by component, and appends the components of the
+/// result.
 pub type Combine = fn(&mut dyn Build, &[Expr], &[Expr], &mut Vec<Expr>);
 
-/// Definition of a monoid.
+/// Definition of a monoid: a row of the table.
 pub struct MonoidRow {
     /// The monoid.
     pub monoid: Monoid,
-    /// Name of its reduction.
+    /// Name of the reduction by the monoid.
     pub name: &'static str,
-    /// Dtypes of its elements.
+    /// Dtypes that elements may have.
     pub takes: Classes,
     /// Identity by component: the initial value of folds and the result for no elements.
     pub identity: &'static [fn(DType) -> Scalar],
-    /// First component of a value that changes no element. `identity` may: 0 turns a sum of -0 into +0, while -0 does
-    /// not.
+    /// First component of a partial result that, combined with any element, leaves its bits unchanged. `identity` need
+    /// not have this property: a sum that starts from the identity 0 turns -0 into +0, while one that starts from -0
+    /// does not.
     pub neutral: fn(DType) -> Scalar,
-    /// Partial result of one element.
+    /// Builds the partial result of one element.
     pub lift: fn(&mut dyn Build, Expr, &mut Vec<Expr>),
-    /// Combination of two partial results; the elements of the first precede those of the second.
+    /// Builds the combination of two partial results; the elements of the first precede those of the second.
     pub combine: Combine,
-    /// Result from the partial result of all elements.
+    /// Builds the result from the partial result of all elements.
     pub finish: fn(&mut dyn Build, &[Expr]) -> Expr,
     /// Whether NaN results become the canonical NaN, so that not even their bits depend on the order.
     pub canonical_nan: bool,
@@ -154,7 +158,7 @@ impl MonoidRow {
         self.identity.len()
     }
 
-    /// Row of one component whose partial results are elements and results.
+    /// Creates the row of a monoid whose partial results are elements: lift and finish change nothing.
     const fn plain(
         monoid: Monoid,
         name: &'static str,
@@ -186,7 +190,7 @@ impl MonoidRow {
     }
 }
 
-/// Smallest or largest value of a dtype, including infinities.
+/// Smallest (`least`) or largest value of a dtype; for floats, the infinities.
 fn bound(dtype: DType, least: bool) -> Scalar {
     match (dtype.is_float(), least) {
         (true, true) => Scalar::Float(f64::NEG_INFINITY),

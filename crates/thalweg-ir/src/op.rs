@@ -1,10 +1,10 @@
 //! Operations of a stream, and their relative form.
 //!
-//! A stream is compared with earlier recordings, so operations are stored in *relative* form: a [`RelOp`] refers to its
-//! arguments by their position in the segment, and contains only what decides how the segment is planned: operation,
-//! dtype, rank, broadcast dimensions, axes. Sizes, slice bounds and scalars are arguments: they are recorded beside the
-//! operations, in order, and are not part of the pattern. There are no symbolic dimensions: relative data have types of
-//! their own ([`RelOp`], [`RelArg`]), and a size is always a concrete `usize`.
+//! A stream cuts the recorded operations into segments, and compares each with earlier recordings. So operations are
+//! stored in *relative* form: a [`RelOp`] refers to its arguments by their index in the segment, and contains only the
+//! properties that determine how the segment is planned: operation, dtype, rank, broadcast dimensions, axes. These form
+//! the *pattern* of the segment. Sizes, slice bounds and scalars are recorded beside the operations, in order, and are
+//! not part of the pattern. There are no symbolic dimensions: a size is always a concrete `usize`.
 
 use crate::region::MAX_ARGS;
 use crate::{DType, ElementOp, Foreign, Loop, Monoid, ReduceOp};
@@ -12,8 +12,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-/// Operation as recorded by a stream. Structural attributes are in [`RelOp::attr`], sizes in the integer arguments;
-/// each variant's doc lists both.
+/// Operation as recorded by a stream. Each variant lists its structural attributes, which are packed in
+/// [`RelOp::attr`], and the integers (such as sizes) that are recorded beside it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Op {
     /// Elementwise operation with broadcast arguments. `attr`: the broadcast mask of argument `i` at bits `8i..8i+8`.
@@ -21,65 +21,66 @@ pub enum Op {
     /// Conversion to the output dtype. Float to integer saturates, NaN gives 0; integer to integer wraps; to bool: true
     /// unless 0.
     Cast,
-    /// Bits of each element reinterpreted as another dtype of equal width; neither may be bool. The bits of a computed
-    /// NaN are unspecified, and a signalling NaN of bf16 or f16 may become a quiet one.
+    /// Reinterpretation of each element's bits as another dtype of equal width; neither may be bool. The bits of a
+    /// computed NaN are unspecified, and a signalling NaN of bf16 or f16 may become a quiet one.
     Bitcast,
     /// Constant tensor. Arguments: the scalar. Integers: the shape.
     Full,
-    /// 0, 1, 2, … in one dimension. Integers: the length.
+    /// Sequence 0, 1, 2, … in one dimension. Integers: the length.
     Iota,
     /// Counter-based random numbers. Arguments: the key, a 64-bit scalar. Integers: the shape.
     Random(RandomKind),
-    /// Reshape; order of elements unchanged. Integers: the shape.
+    /// Change of shape that preserves the row-major order of elements. Integers: the shape.
     Reshape,
     /// Permutation of dimensions. `attr`: source dimension of output dimension `i` at bits `3i..3i+3`.
     Permute,
     /// Broadcast to a shape. `attr`: the broadcast mask. Integers: the shape.
     Expand,
-    /// Ranges with steps. Integers: start, step, length of each dimension.
+    /// Slice of a range with a step in each dimension. Integers: start, step and length of each dimension.
     Slice,
-    /// Sliding windows. `attr`: the axis. Integers: size, step.
+    /// Sliding windows along an axis (see [`View::window`](crate::View::window)). `attr`: the axis. Integers: size,
+    /// step.
     Window,
-    /// Padding by a constant. Arguments: the tensor, the scalar. Integers: elements before and after, for each
-    /// dimension.
+    /// Padding by a constant. Arguments: the tensor, the scalar. Integers: number of elements added before and after,
+    /// for each dimension.
     Pad,
     /// Concatenation of two tensors. `attr`: the axis.
     Cat,
-    /// The first tensor with a box replaced by the second one. Integers: elements before and after the box, for each
-    /// dimension.
+    /// Copy of the first tensor in which a box is replaced by the second tensor. Integers: number of elements before
+    /// and after the box, for each dimension.
     Put,
-    /// Reduction. `attr`: the axes as a bit mask; bit 8 is set if they are kept as size 1.
+    /// Reduction over some axes. `attr`: the axes as a bit mask; bit 8 is set if they are kept with size 1.
     Reduce(ReduceOp),
-    /// Matrix product over the last two dimensions; leading ones broadcast.
+    /// Matrix product over the last two dimensions; leading dimensions broadcast.
     Matmul,
     /// Running reduction or sort along an axis. `attr`: the axis; [`REVERSE`] is set if it runs from the last element
     /// to the first (a sort: descending).
     Scan(ScanOp),
-    /// Elements selected by index along an axis: `out[.., i, ..] = x[.., index[.., i, ..], ..]`. `attr`: the axis.
+    /// Selection of elements by index along an axis: `out[.., i, ..] = x[.., index[.., i, ..], ..]`. `attr`: the axis.
     /// Arguments: the tensor, the index (i64, not negative). The index has the result's shape, which differs from the
     /// tensor's only in the axis.
     Gather,
-    /// Tensor with values stored or combined by index along an axis, in row-major order of the index. `attr`: the axis.
-    /// Arguments: the tensor, the index (i64, not negative), the values. Index and values have one shape, which differs
-    /// from the tensor's only in the axis.
+    /// Copy of a tensor into which values are stored, or combined with its elements, by index along an axis, in
+    /// row-major order of the index. `attr`: the axis. Arguments: the tensor, the index (i64, not negative), the
+    /// values. Index and values have one shape, which differs from the tensor's only in the axis.
     Scatter(ScatterOp),
-    /// Carried value of an elementwise loop with data-dependent trip count. `attr`: its index. Arguments: those of the
-    /// region, of one shape, or scalars.
+    /// Carried value, after the last iteration, of an elementwise loop with data-dependent trip count. `attr`: index of
+    /// the carried value. Arguments: those of the region, of one shape, or scalars.
     Loop(Loop),
-    /// Component of a fold along an axis by a user-defined combine ([`Loop::is_combine`]). `attr`: the axis as a bit
-    /// mask, bit 8 set if it is kept as size 1, the component from bit [`COMPONENT`] on. Arguments: the components of
-    /// the elements, of one shape.
+    /// Component of a fold along an axis by a user-defined monoid ([`Loop::is_combine`]). `attr`: the axis as a bit
+    /// mask; bit 8 is set if it is kept with size 1; the index of the component from bit [`COMPONENT`] on. Arguments:
+    /// the components of the elements, of one shape.
     FoldBy(Loop),
-    /// Component of a scan along an axis by a user-defined combine. `attr`: the axis, [`REVERSE`] as for a scan, the
-    /// component from bit [`COMPONENT`] on. Arguments: the components of the elements, of one shape.
+    /// Component of a scan along an axis by a user-defined monoid. `attr`: the axis; [`REVERSE`] as for a scan; the
+    /// index of the component from bit [`COMPONENT`] on. Arguments: the components of the elements, of one shape.
     ScanBy(Loop),
-    /// Result of an operation in another language. `attr`: its index. Arguments: the operands, row-major in memory,
-    /// then the scalars. Integers: the launch configuration ([`ForeignLaunch`](crate::ForeignLaunch)), the size
-    /// arguments, the bytes of each result.
+    /// Result of an operation written in another language. `attr`: index of the result. Arguments: the operands,
+    /// row-major in memory, then the scalars. Integers: the launch configuration
+    /// ([`ForeignLaunch`](crate::ForeignLaunch)), the size arguments, the number of bytes of each result.
     Foreign(Foreign),
 }
 
-/// Lowest bit of the component's index in [`RelOp::attr`] of [`Op::FoldBy`] and [`Op::ScanBy`].
+/// Number of the lowest bit of the component's index in [`RelOp::attr`] of [`Op::FoldBy`] and [`Op::ScanBy`].
 pub const COMPONENT: u32 = 16;
 
 /// Bit of [`RelOp::attr`] of a scan that runs backwards.
@@ -98,14 +99,14 @@ pub enum ScanOp {
     Min,
     /// Running ln Σ eˣ, without overflow. Floats.
     LogSumExp,
-    /// Sorted, stable; NaN is larger than all.
+    /// Stable sort; NaN is larger than all numbers.
     Sort,
-    /// Indices of the sorted elements in the original row (i64), stable.
+    /// Indices (i64) in the original row of the elements in sorted order, by a stable sort.
     Argsort,
 }
 
 impl ScanOp {
-    /// The method's name on `Tensor`.
+    /// Name of the operation's method on `Tensor`.
     pub const fn name(self) -> &'static str {
         match self {
             ScanOp::Sum => "cumsum",
@@ -118,7 +119,7 @@ impl ScanOp {
         }
     }
 
-    /// The monoid of a running reduction; none for sorts.
+    /// Monoid of a running reduction; `None` for sorts.
     pub const fn monoid(self) -> Option<Monoid> {
         Some(match self {
             ScanOp::Sum => Monoid::Sum,
@@ -134,20 +135,20 @@ impl ScanOp {
 /// Combination of a value with an element by a scatter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum ScatterOp {
-    /// The value replaces the element; the last one in order remains.
+    /// Replacement: the last value in the order of the index remains.
     Set,
-    /// Sum; values in order.
+    /// Sum of the element and the values, added in the order of the index.
     Add,
-    /// Product; values in order.
+    /// Product of the element and the values, multiplied in the order of the index.
     Prod,
-    /// Maximum; NaN if any is NaN.
+    /// Maximum of the element and the values; NaN if any is NaN.
     Max,
-    /// Minimum; NaN if any is NaN.
+    /// Minimum of the element and the values; NaN if any is NaN.
     Min,
 }
 
 impl ScatterOp {
-    /// The method's name on `Tensor`.
+    /// Name of the operation's method on `Tensor`.
     pub const fn name(self) -> &'static str {
         match self {
             ScatterOp::Set => "scatter",
@@ -158,7 +159,7 @@ impl ScatterOp {
         }
     }
 
-    /// The monoid that combines a value and an element, unless the value replaces it.
+    /// Monoid that combines values with an element; `None` for [`ScatterOp::Set`].
     pub const fn monoid(self) -> Option<Monoid> {
         Some(match self {
             ScatterOp::Set => return None,
@@ -173,16 +174,16 @@ impl ScatterOp {
 /// Distribution of random numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum RandomKind {
-    /// Uniform on [0, 1), every multiple of 2⁻²⁴ (f32 and narrower) or 2⁻⁵³ (f64) equally likely.
+    /// Uniform distribution on [0, 1); every multiple of 2⁻²⁴ (f32 and narrower) or 2⁻⁵³ (f64) is equally likely.
     Uniform,
-    /// Standard normal, by Box and Muller's transform.
+    /// Standard normal distribution, by the Box-Muller transform.
     Normal,
     /// 32 random bits as u32.
     Bits,
 }
 
 impl Op {
-    /// Name in explanations and errors.
+    /// Name of the operation in explanations and errors.
     pub fn name(self) -> &'static str {
         match self {
             Op::Element(e) => e.name(),
@@ -237,7 +238,8 @@ impl Op {
         matches!(self, Op::Loop(_) | Op::FoldBy(_) | Op::ScanBy(_) | Op::Foreign(_))
     }
 
-    /// Name; for interned operations a full definition, as text without spaces that [`Op::from_name`] reads.
+    /// Text form of the operation, without spaces, that [`Op::from_name`] reads: its name, or, for interned operations
+    /// (loops, foreign operations), the full definition.
     pub fn spelled(self) -> Cow<'static, str> {
         match self {
             Op::Loop(l) => Cow::Owned(l.to_string()),
@@ -248,7 +250,7 @@ impl Op {
         }
     }
 
-    /// The operation with a name or a text from [`Op::spelled`].
+    /// Returns the operation with this name or text form ([`Op::spelled`]); `None` if there is none.
     pub fn from_name(name: &str) -> Option<Op> {
         if name.starts_with("loop{") {
             return Loop::parse(name).map(Op::Loop);
@@ -264,7 +266,7 @@ impl Op {
         element.or_else(|| Op::OTHERS.iter().copied().find(|op| op.name() == name))
     }
 
-    /// All operations that are neither elementwise nor interned (the latter are unbounded in number).
+    /// All operations that are neither elementwise ([`ElementOp::ALL`]) nor interned (of which there are any number).
     pub const OTHERS: &[Op] = &[
         Op::Cast,
         Op::Bitcast,
@@ -307,7 +309,7 @@ impl Op {
         Op::Scatter(ScatterOp::Min),
     ];
 
-    /// Whether each element is computed from elements at the same index.
+    /// Whether each element of the result is computed from elements of the arguments at the same index.
     pub fn by_element(self) -> bool {
         matches!(self, Op::Element(_) | Op::Cast | Op::Bitcast | Op::Loop(_))
     }
@@ -318,7 +320,7 @@ impl Op {
     }
 }
 
-/// Argument in relative form.
+/// Argument of an operation in relative form, encoded in 32 bits; [`RelArg::decode`] returns it as an [`Arg`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RelArg(u32);
 
@@ -335,7 +337,7 @@ pub enum Arg {
     Scalar,
 }
 
-/// Structural properties of an input: part of the pattern.
+/// Structural properties of an input of a segment, which are part of the pattern.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InputKind {
     /// Dtype of the input.
@@ -351,21 +353,21 @@ const INPUT: u32 = 1 << TAG;
 const SCALAR: u32 = 2 << TAG;
 
 impl RelArg {
-    /// No argument.
+    /// Encoding of an absent argument.
     pub const NONE: RelArg = RelArg(u32::MAX);
-    /// The next scalar in order.
+    /// Encoding of the next scalar, in the order of recording.
     pub const SCALAR: RelArg = RelArg(SCALAR);
     /// Maximum number of inputs of a segment.
     pub const MAX_INPUTS: usize = 1 << 21;
 
-    /// The result of operation `n` of the segment.
+    /// Encodes the result of operation `n` of the segment.
     #[inline]
     pub fn op(n: usize) -> RelArg {
         debug_assert!(n < 1 << TAG);
         RelArg(n as u32)
     }
 
-    /// Input `n` of the segment.
+    /// Encodes input `n` of the segment, with its structural properties.
     #[inline]
     pub fn input(n: usize, kind: InputKind) -> RelArg {
         debug_assert!(n < RelArg::MAX_INPUTS);
@@ -396,26 +398,27 @@ impl fmt::Debug for RelArg {
     }
 }
 
-/// Operation in relative form: one comparison decides whether it matches a recorded one.
+/// Operation in relative form. Comparing two tells whether a recorded operation matches an earlier recording.
 #[derive(Clone, Copy, Eq, Debug)]
 pub struct RelOp {
     /// The operation.
     pub op: Op,
-    /// The dtype of its result.
+    /// Dtype of the result.
     pub dtype: DType,
-    /// The rank of its result.
+    /// Rank of the result.
     pub rank: u8,
-    /// Structural attributes; see [`Op`].
+    /// Structural attributes (axes, masks), packed as each variant of [`Op`] says.
     pub attr: u32,
-    /// The arguments.
+    /// Arguments; unused ones are [`RelArg::NONE`].
     pub args: [RelArg; MAX_ARGS],
 }
 
-/// Maximum number of arguments of operations that are not interned.
+/// Maximum number of arguments of an operation that is not interned.
 const MAX_INLINE_ARGS: usize = 3;
 
 impl PartialEq for RelOp {
-    /// Compares attributes and inline arguments in one test first, since it runs for every recorded operation.
+    /// Compares attributes and the first three arguments in one test first, since a stream runs this comparison for
+    /// every recorded operation.
     #[inline]
     fn eq(&self, other: &RelOp) -> bool {
         let ([a, b, c, rest @ ..], [x, y, z, others @ ..]) = (&self.args, &other.args);
@@ -433,19 +436,19 @@ impl Hash for RelOp {
 }
 
 impl RelOp {
-    /// Packs arguments into a fixed array.
+    /// Packs arguments into an array of fixed length, padded with [`RelArg::NONE`].
     pub fn pack(args: &[RelArg]) -> [RelArg; MAX_ARGS] {
         let mut all = [RelArg::NONE; MAX_ARGS];
         all[..args.len()].copy_from_slice(args);
         all
     }
 
-    /// Arguments that are present.
+    /// Iterates over the arguments that are present.
     pub fn args(&self) -> impl Iterator<Item = Arg> + '_ {
         self.args.iter().map(|a| a.decode()).take_while(|a| *a != Arg::None)
     }
 
-    /// Number of integer arguments recorded with the operation.
+    /// Number of integers (sizes and the like) that are recorded beside the operation.
     pub fn int_count(&self) -> usize {
         let rank = self.rank as usize;
         match self.op {
@@ -459,12 +462,12 @@ impl RelOp {
     }
 }
 
-/// Packs the order of a permutation into [`RelOp::attr`].
+/// Packs the dimension order of a permutation into [`RelOp::attr`], 3 bits per dimension.
 pub fn pack_order(order: &[usize]) -> u32 {
     order.iter().enumerate().fold(0, |bits, (i, &o)| bits | (o as u32) << (3 * i))
 }
 
-/// Inverse of [`pack_order`].
+/// Unpacks the dimension order of a permutation: inverse of [`pack_order`].
 pub fn unpack_order(attr: u32, rank: usize) -> Vec<usize> {
     (0..rank).map(|i| (attr >> (3 * i) & 7) as usize).collect()
 }

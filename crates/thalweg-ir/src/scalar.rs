@@ -1,4 +1,4 @@
-//! Scalars: single values that are arguments of operations and never part of a pattern.
+//! Scalars: single values that are arguments of operations, and are not part of the pattern of a recorded segment.
 
 use crate::{Compute, DType};
 
@@ -17,7 +17,7 @@ pub enum Scalar {
 }
 
 impl Scalar {
-    /// The value as f64 (bool: 0 or 1).
+    /// Converts the value to f64 (bool: 0 or 1).
     pub fn to_f64(self) -> f64 {
         match self {
             Scalar::Float(v) => v,
@@ -27,7 +27,8 @@ impl Scalar {
         }
     }
 
-    /// The value as i64; floats saturate toward zero, NaN gives 0. An integer above [`i64::MAX`] wraps.
+    /// Converts the value to i64. Floats round toward zero and saturate, NaN gives 0; an integer above [`i64::MAX`]
+    /// wraps.
     pub fn to_i64(self) -> i64 {
         match self {
             Scalar::Float(v) => v as i64,
@@ -37,7 +38,8 @@ impl Scalar {
         }
     }
 
-    /// The value as an integer wider than all dtypes; floats truncate toward zero, NaN gives 0.
+    /// Converts the value to i128, which holds the integers of all dtypes. Floats round toward zero and saturate, NaN
+    /// gives 0.
     pub fn to_i128(self) -> i128 {
         match self {
             Scalar::Float(v) => v as i128,
@@ -47,7 +49,7 @@ impl Scalar {
         }
     }
 
-    /// Element of an integer dtype or bool from its bits, as returned by [`DType::wrap`].
+    /// Creates the scalar of an integer or bool element from its bits in the form of [`DType::wrap`].
     #[inline]
     pub const fn integer(bits: i64, dtype: DType) -> Scalar {
         if bits < 0 && matches!(dtype, DType::U64) { Scalar::Unsigned(bits as u64) } else { Scalar::Int(bits) }
@@ -81,8 +83,8 @@ impl Scalar {
         }
     }
 
-    /// Bits of this value as a kernel argument: rounded or wrapped to `dtype`, then stored as the dtype's [`Compute`]
-    /// type (32-bit types in the low half, integers sign-extended).
+    /// Encodes this value as a 64-bit kernel argument: rounded or wrapped to `dtype`, then stored as the dtype's
+    /// [`Compute`] type (32-bit types in the low half, integers narrower than 32 bits extended to 32).
     pub fn to_bits(self, dtype: DType) -> u64 {
         match dtype.compute() {
             Compute::F32 => (dtype.round(self.to_f64()) as f32).to_bits() as u64,
@@ -97,7 +99,7 @@ impl Scalar {
         }
     }
 
-    /// Inverse of [`Scalar::to_bits`].
+    /// Decodes a kernel argument of `dtype`: inverse of [`Scalar::to_bits`].
     pub fn from_bits(bits: u64, dtype: DType) -> Scalar {
         match dtype.compute() {
             Compute::F32 => Scalar::Float(f32::from_bits(bits as u32) as f64),

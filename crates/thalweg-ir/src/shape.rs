@@ -1,4 +1,4 @@
-//! Shapes: up to eight sizes, inline.
+//! Shapes of tensors: up to eight sizes, stored inline.
 
 use std::fmt;
 use std::ops::Deref;
@@ -17,7 +17,7 @@ impl Shape {
     /// The shape of a scalar: no dimensions, one element.
     pub const SCALAR: Shape = Shape { dims: [0; MAX_RANK], rank: 0 };
 
-    /// A shape of these sizes.
+    /// Creates a shape of these sizes.
     ///
     /// # Panics
     /// With more than [`MAX_RANK`] sizes.
@@ -42,7 +42,7 @@ impl Shape {
         &self.dims[..self.rank as usize]
     }
 
-    /// Mutable sizes.
+    /// The sizes, outermost first, for modification.
     #[inline]
     pub fn dims_mut(&mut self) -> &mut [usize] {
         &mut self.dims[..self.rank as usize]
@@ -54,13 +54,13 @@ impl Shape {
         self.dims().iter().fold(1usize, |n, &d| n.saturating_mul(d))
     }
 
-    /// Number of bytes, or `None` if `numel × size` exceeds the limit of an allocation.
+    /// Number of bytes of a tensor with elements of `size` bytes; `None` if it exceeds the limit of an allocation.
     pub fn checked_bytes(&self, size: usize) -> Option<usize> {
         let n = self.dims().iter().try_fold(1usize, |n, &d| n.checked_mul(d))?;
         n.checked_mul(size).filter(|&b| b <= isize::MAX as usize)
     }
 
-    /// Row-major strides in elements.
+    /// Row-major strides of a dense tensor of this shape, in elements.
     pub fn strides(&self) -> [isize; MAX_RANK] {
         let mut strides = [0; MAX_RANK];
         let mut step = 1isize;
@@ -71,7 +71,7 @@ impl Shape {
         strides
     }
 
-    /// A copy with `size` inserted before dimension `at` (`at == rank` appends).
+    /// Returns a copy with `size` inserted before dimension `at` (`at == rank` appends).
     ///
     /// # Panics
     /// When `at` is past the end or the rank limit is reached.
@@ -85,7 +85,7 @@ impl Shape {
         s
     }
 
-    /// A copy without dimension `at`.
+    /// Returns a copy without dimension `at`.
     ///
     /// # Panics
     /// When there is no such dimension.
@@ -99,8 +99,8 @@ impl Shape {
         s
     }
 
-    /// The shape to which both broadcast by NumPy's rule (aligned at the last dimension; sizes agree or one of them is
-    /// 1), or `None`.
+    /// Returns the shape to which both shapes broadcast by NumPy's rule (aligned at the last dimension, sizes are equal
+    /// or one of them is 1); `None` if they do not broadcast.
     #[inline]
     pub fn broadcast(&self, other: &Shape) -> Option<Shape> {
         if self == other {
@@ -121,8 +121,9 @@ impl Shape {
         Some(out)
     }
 
-    /// Mask of broadcast dimensions. Bit `i` (counted from the last dimension of `out`) is set if this shape is
-    /// broadcast there to reach `out`: its size is 1 and the other one is not, or it lacks that leading dimension.
+    /// Bit mask of the dimensions in which this shape is broadcast to `out`. Bit `i`, counted from the last dimension
+    /// of `out`, is set if this shape has size 1 there and `out` has not, or if this shape lacks that leading
+    /// dimension.
     #[inline]
     pub fn broadcast_mask(&self, out: &Shape) -> u8 {
         if self == out {

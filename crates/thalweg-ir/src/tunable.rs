@@ -11,7 +11,7 @@
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// Whether to count the sides of thresholds.
+/// Whether comparisons with thresholds are counted.
 static COUNTING: AtomicBool = AtomicBool::new(false);
 
 /// Starts counting how often each side of each threshold is taken.
@@ -19,7 +19,7 @@ pub fn count_sides() {
     COUNTING.store(true, Relaxed);
 }
 
-/// Threshold. A read is one relaxed load.
+/// A size threshold that chooses between algorithms. A read is one relaxed load.
 #[derive(Debug)]
 pub struct Tunable {
     name: &'static str,
@@ -36,7 +36,7 @@ impl Tunable {
         Tunable { name, default, range, value: AtomicUsize::new(default), sides }
     }
 
-    /// Name: the crate, then the field.
+    /// Name of the threshold: the crate, then the field (`thalweg-cpu.min_radix`).
     pub fn name(&self) -> &'static str {
         self.name
     }
@@ -56,8 +56,8 @@ impl Tunable {
         self.value.load(Relaxed)
     }
 
-    /// Current value of a size or bound that is not a comparison. Counts as within if it is the default, as beyond if a
-    /// test set another one.
+    /// Current value, for a size that is used directly instead of compared with. The use counts as within the threshold
+    /// if the value is the default, and as beyond it if a test has set another one.
     pub fn size(&self) -> usize {
         let value = self.get();
         self.side(value == self.default);
@@ -73,17 +73,17 @@ impl Tunable {
         self.value.store(value, Relaxed);
     }
 
-    /// Whether `n` is at most the value, that is, within the threshold.
+    /// Whether `n` is at most the value (within the threshold).
     pub fn admits(&self, n: usize) -> bool {
         self.side(n <= self.get())
     }
 
-    /// Whether `n` is at least the value, that is, beyond the threshold.
+    /// Whether `n` is at least the value (beyond the threshold).
     pub fn reached_by(&self, n: usize) -> bool {
         !self.side(n < self.get())
     }
 
-    /// Counts a side and returns `within`.
+    /// Counts a decision by the threshold, if counting is enabled, and returns `within`.
     pub fn side(&self, within: bool) -> bool {
         if COUNTING.load(Relaxed) {
             self.sides[!within as usize].fetch_add(1, Relaxed);
@@ -91,7 +91,7 @@ impl Tunable {
         within
     }
 
-    /// Number of times that `n` was within and beyond the threshold since [`count_sides`].
+    /// Number of decisions within the threshold, and beyond it, since [`count_sides`].
     pub fn sides(&self) -> [u64; 2] {
         self.sides.each_ref().map(|n| n.load(Relaxed))
     }
@@ -127,7 +127,7 @@ macro_rules! tunables {
             $($(#[$doc])* pub $field: $crate::tunable::Tunable,)*
         }
 
-        /// The thresholds in force.
+        /// The crate's thresholds, with their current values.
         pub static TUNABLES: $name = $name {
             $($field: $crate::tunable::Tunable::new(concat!($of, ".", stringify!($field)), $default, $range),)*
         };

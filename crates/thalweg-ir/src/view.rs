@@ -1,4 +1,4 @@
-//! Strided views: positions of a tensor's elements in its buffer.
+//! Strided views: maps from the indices of a tensor to positions in its buffer.
 
 use crate::{MAX_RANK, Shape};
 use std::fmt;
@@ -13,17 +13,17 @@ pub struct View {
     /// Sizes of the dimensions.
     pub shape: Shape,
     strides: [isize; MAX_RANK],
-    /// Position of index 0.
+    /// Position in the buffer of the element at index 0 of every dimension.
     pub offset: isize,
 }
 
 impl View {
-    /// The row-major view of a whole buffer.
+    /// Returns the row-major view of a whole buffer.
     pub fn contiguous(shape: Shape) -> View {
         View { shape, strides: shape.strides(), offset: 0 }
     }
 
-    /// Creates a view.
+    /// Creates a view of a shape with these strides, in elements.
     ///
     /// # Panics
     /// When shape and strides differ in length.
@@ -44,7 +44,7 @@ impl View {
         self.offset == 0 && self.is_dense()
     }
 
-    /// Whether the elements are dense and row-major from any position.
+    /// Whether the elements are dense and row-major, at any offset.
     pub fn is_dense(&self) -> bool {
         let mut step = 1isize;
         for (&d, &s) in self.shape.iter().zip(self.strides()).rev() {
@@ -56,12 +56,12 @@ impl View {
         true
     }
 
-    /// The position of an index.
+    /// Position in the buffer of the element at an index.
     pub fn position(&self, index: &[usize]) -> isize {
         self.offset + index.iter().zip(self.strides()).map(|(&i, &s)| i as isize * s).sum::<isize>()
     }
 
-    /// Minimum and maximum position of an element; `None` if there is no element.
+    /// Lowest and highest position of the view's elements; `None` if it has none.
     pub fn reach(&self) -> Option<(isize, isize)> {
         if self.shape.numel() == 0 {
             return None;
@@ -70,19 +70,19 @@ impl View {
         Some(spans.fold((self.offset, self.offset), |(low, high), s| (low + s.min(0), high + s.max(0))))
     }
 
-    /// Number of distinct positions in the view (expanded dimensions add none).
+    /// Number of distinct positions in the view (dimensions of stride 0 add none).
     pub fn distinct(&self) -> usize {
         self.shape.iter().zip(self.strides()).map(|(&d, &s)| if s == 0 { d.min(1) } else { d }).product()
     }
 
-    /// Dimensions reordered: dimension `i` of the result is dimension `order[i]` of this view.
+    /// Reorders dimensions: dimension `i` of the result is dimension `order[i]` of this view.
     pub fn permute(&self, order: &[usize]) -> View {
         let dims: Vec<usize> = order.iter().map(|&o| self.shape[o]).collect();
         let strides: Vec<isize> = order.iter().map(|&o| self.strides[o]).collect();
         View::new(Shape::new(&dims), &strides, self.offset)
     }
 
-    /// Broadcast to `shape` by NumPy's rule: broadcast and leading dimensions get stride 0.
+    /// Broadcasts the view to `shape` by NumPy's rule: broadcast and leading dimensions get stride 0.
     ///
     /// # Panics
     /// When the shapes do not broadcast.
@@ -97,7 +97,7 @@ impl View {
         View { shape, strides, offset: self.offset }
     }
 
-    /// Slice of every dimension, given as `(start, step, len)`: `len` elements from `start`, `step` apart (backward if
+    /// Slices every dimension by `(start, step, len)`: takes `len` elements from `start` on, `step` apart (backward if
     /// negative).
     pub fn slice(&self, parts: &[(i64, i64, usize)]) -> View {
         let mut v = *self;
@@ -111,8 +111,8 @@ impl View {
         v
     }
 
-    /// Sliding windows of `size` elements every `step` along `axis`: that dimension becomes the index of the window,
-    /// and a new last dimension the index inside it.
+    /// Returns sliding windows of `size` elements every `step` elements along `axis`: dimension `axis` becomes the
+    /// index of the window, and a new last dimension the index inside it (`[10]` with size 4, step 2: `[4, 4]`).
     pub fn window(&self, axis: usize, size: usize, step: usize) -> View {
         let count = (self.shape[axis] - size) / step + 1;
         let mut shape = self.shape;
@@ -124,7 +124,7 @@ impl View {
         View::new(shape.insert(shape.rank(), size), &strides, self.offset)
     }
 
-    /// View of another shape with the same order of elements, if strides can express it.
+    /// Returns a view of another shape with the same order of elements; `None` if strides cannot express it.
     pub fn reshape(&self, shape: Shape) -> Option<View> {
         debug_assert_eq!(self.shape.numel(), shape.numel());
         if self.shape.numel() == 0 {

@@ -1,4 +1,4 @@
-//! `#[derive(Module)]`.
+//! Implementation of `#[derive(Module)]`.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
@@ -6,14 +6,14 @@ use std::collections::HashMap;
 use syn::spanned::Spanned;
 use syn::{Attribute, Data, DeriveInput, Error, Field, Fields, Ident, LitStr, Result, Type, Variant};
 
-/// Options of a field, from `#[module(…)]`.
+/// Options of a field, from its attribute `#[module(…)]`.
 #[derive(Default)]
 struct Options {
-    /// The field holds no tensors.
+    /// Whether the field is skipped, because it holds no tensors.
     skip: bool,
-    /// Part of the names for the field, instead of its own name.
+    /// Component of tensor names that replaces the field's own name.
     name: Option<LitStr>,
-    /// The field's tensors are named as if they were this module's own.
+    /// Whether the field adds no component to tensor names: its tensors are named as if they were this module's own.
     flatten: bool,
 }
 
@@ -51,14 +51,14 @@ fn check_name(name: &LitStr) -> Result<()> {
     }
 }
 
-/// A visited field: its binding, its part of the names (`None`: flattened), its type.
+/// A visited field: its binding, its component of tensor names (`None`: flattened), its type.
 struct VisitedField<'a> {
     binding: Ident,
     name: Option<String>,
     ty: &'a Type,
 }
 
-/// Pattern that binds the fields of a struct or variant, and the visited fields.
+/// Returns the pattern that binds the fields of a struct or variant, and the visited fields.
 fn parts(fields: &Fields, transparent: bool) -> Result<(TokenStream, Vec<VisitedField<'_>>)> {
     let mut parts = Vec::new();
     let mut names: HashMap<String, Span> = HashMap::new();
@@ -99,7 +99,7 @@ fn unraw(ident: &Ident) -> String {
     text.strip_prefix("r#").map(str::to_string).unwrap_or(text)
 }
 
-/// Calls of a trait method for each visited field.
+/// Generates the calls of a trait method for each visited field.
 fn calls(parts: &[VisitedField<'_>], method: &str) -> TokenStream {
     let calls = parts.iter().map(|VisitedField { binding, name, ty }| {
         let method = Ident::new(method, Span::mixed_site());
@@ -190,7 +190,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     })
 }
 
-/// Whether the tokens of a type contain one of these parameters.
+/// Whether a type mentions one of these type parameters.
 fn mentions(ty: &Type, parameters: &[Ident]) -> bool {
     fn any(tokens: TokenStream, parameters: &[Ident]) -> bool {
         tokens.into_iter().any(|token| match token {

@@ -64,7 +64,8 @@ impl Rows<'_> {
         loops
     }
 
-    /// Loop nest of a pass that loads and stores through these accesses; with `rows`, only the loops over rows.
+    /// Loop nest of a pass that loads and stores through these accesses. With `rows`, the nest has only the loops over
+    /// rows, and only operands with one element per row.
     fn nest(&self, loads: &[(usize, bool)], stores: &[usize], rows: bool) -> Nest {
         let mut loops = self.loops();
         if rows {

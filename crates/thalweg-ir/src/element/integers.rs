@@ -1,5 +1,5 @@
-//! Integer arithmetic that takes more than an instruction, as defined by the table: in i64, of which narrower dtypes
-//! take the low bits ([`crate::DType::wrap`]), and in u64. Used by the interpreter and the portable engine.
+//! Definitions of integer operations of the table that take more than one instruction: on i64, of which narrower dtypes
+//! take the low bits ([`crate::DType::wrap`]), and on u64. The interpreter and the portable engine use them.
 
 /// Quotient of unsigned integers; 0 for division by 0.
 #[inline(always)]
@@ -13,7 +13,7 @@ pub fn rem_unsigned(a: u64, b: u64) -> u64 {
     a.checked_rem(b).unwrap_or(0)
 }
 
-/// Power of unsigned integers.
+/// Power of unsigned integers; wraps on overflow.
 #[inline(always)]
 pub fn pow_unsigned(a: u64, b: u64) -> u64 {
     let (mut base, mut exp, mut out) = (a, b, 1u64);
@@ -27,13 +27,13 @@ pub fn pow_unsigned(a: u64, b: u64) -> u64 {
     out
 }
 
-/// Quotient rounded toward zero; 0 for division by 0.
+/// Quotient of signed integers, rounded toward zero; 0 for division by 0.
 #[inline(always)]
 pub fn div(a: i64, b: i64) -> i64 {
     if b == 0 { 0 } else { a.wrapping_div(b) }
 }
 
-/// Quotient rounded down; 0 for division by 0.
+/// Quotient of signed integers, rounded down; 0 for division by 0.
 #[inline(always)]
 pub fn floor_div(a: i64, b: i64) -> i64 {
     if b == 0 {
@@ -43,7 +43,7 @@ pub fn floor_div(a: i64, b: i64) -> i64 {
     if a.wrapping_rem(b) != 0 && (a < 0) != (b < 0) { q - 1 } else { q }
 }
 
-/// Remainder with the sign of the divisor; 0 for division by 0.
+/// Remainder of signed integers, with the sign of the divisor; 0 for division by 0.
 #[inline(always)]
 pub fn rem(a: i64, b: i64) -> i64 {
     if b == 0 {
@@ -53,7 +53,7 @@ pub fn rem(a: i64, b: i64) -> i64 {
     if r != 0 && (r < 0) != (b < 0) { r + b } else { r }
 }
 
-/// Power; negative exponents give 0 except for bases 1 and -1.
+/// Power of signed integers; negative exponents give 0, except for bases 1 and -1.
 #[inline(always)]
 pub fn pow(a: i64, b: i64) -> i64 {
     if b < 0 {

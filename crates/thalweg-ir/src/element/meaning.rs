@@ -1,4 +1,4 @@
-//! Functions computed by operations of the table, if they take more than a line.
+//! Reference functions of those operations of the table that take more than a line.
 
 use crate::DType;
 
@@ -23,7 +23,7 @@ pub(super) fn sigmoid(x: f64) -> f64 {
     (if x >= 0.0 { 1.0 } else { e }) / (1.0 + e)
 }
 
-/// Larger of two; NaN if either is NaN, +0 above -0, as IEEE 754-2019 `maximum`.
+/// Larger of two numbers, as IEEE 754-2019 `maximum`: NaN if either is NaN, +0 above -0.
 pub(super) fn maximum(a: f64, b: f64) -> f64 {
     if a.is_nan() || b.is_nan() {
         f64::NAN
@@ -34,12 +34,12 @@ pub(super) fn maximum(a: f64, b: f64) -> f64 {
     }
 }
 
-/// Smaller of two; NaN if either is NaN.
+/// Smaller of two numbers, as IEEE 754-2019 `minimum`: NaN if either is NaN, -0 below +0.
 pub(super) fn minimum(a: f64, b: f64) -> f64 {
     -maximum(-a, -b)
 }
 
-/// Python's `a % b` on floats: exact, with the sign of `b`.
+/// Remainder of floats with the sign of `b`, as Python's `a % b`.
 pub(super) fn rem(a: f64, b: f64) -> f64 {
     let r = libm::fmod(a, b);
     if r != 0.0 && (r < 0.0) != (b < 0.0) { r + b } else { libm::copysign(r, if r == 0.0 { b } else { r }) }

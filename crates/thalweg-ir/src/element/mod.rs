@@ -3,9 +3,9 @@
 //! An operation is one row of [`ROWS`]: name, dtypes, meaning (evaluated in f64 or i64 by the reference interpreter),
 //! expansion into simpler operations (for code generators without an instruction or polynomial for it), derivative and
 //! its value at kinks, cost, and the permitted error of a device. The interpreter, every code generator, autodiff, the
-//! docs and the fuzzer read the row; adding an operation takes a variant and a row, nothing else: devices generate code
-//! for the operations that they know and expand the rest. The operation `Probe` (feature `probe`, tests only) is such a
-//! row: it runs on every engine and in the fuzzer, and no other file mentions it.
+//! docs and the fuzzer read the row. Adding an operation takes a variant and a row, nothing else: devices generate code
+//! for the operations that they know, and expand the rest. The operation `Probe` (feature `probe`, tests only) proves
+//! it: it runs on every engine and in the fuzzer, and no file outside this module mentions it.
 
 pub mod integers;
 mod meaning;
@@ -22,7 +22,7 @@ macro_rules! element_ops {
         #[non_exhaustive]
         pub enum ElementOp {
             $($(#[$doc])* $name,)*
-            /// `x / (1 + e^(-|x|))`: shows that a row is all that an operation takes.
+            /// `x / (1 + e^(-|x|))`, a test operation that is defined by its row alone.
             #[cfg(feature = "probe")]
             Probe,
         }
@@ -39,25 +39,25 @@ macro_rules! element_ops {
 }
 
 element_ops! {
-    /// `-x`; integers wrap.
+    /// Negation `-x`; integers wrap.
     Neg,
-    /// `|x|`; integers wrap.
+    /// Magnitude `|x|`; integers wrap.
     Abs,
-    /// -1, 0 or 1 by the sign of `x`; NaN stays NaN, -0 gives 0.
+    /// Sign of `x`: -1, 0 or 1; NaN stays NaN, -0 gives 0.
     Sign,
-    /// `x·x`.
+    /// Square `x·x`.
     Square,
-    /// `√x`.
+    /// Square root `√x`.
     Sqrt,
-    /// `1/√x`.
+    /// Reciprocal square root `1/√x`.
     Rsqrt,
-    /// `1/x`.
+    /// Reciprocal `1/x`.
     Recip,
-    /// `eˣ`.
+    /// Exponential `eˣ`.
     Exp,
-    /// `2ˣ`.
+    /// Exponential to base 2, `2ˣ`.
     Exp2,
-    /// `eˣ - 1`, accurate near 0.
+    /// Exponential minus 1, `eˣ - 1`, accurate near 0.
     Expm1,
     /// Natural logarithm.
     Log,
@@ -65,13 +65,13 @@ element_ops! {
     Log2,
     /// Logarithm to base 10.
     Log10,
-    /// `ln(1 + x)`, accurate near 0.
+    /// Natural logarithm of `1 + x`, accurate near 0.
     Log1p,
-    /// Sine of radians.
+    /// Sine of an angle in radians.
     Sin,
-    /// Cosine of radians.
+    /// Cosine of an angle in radians.
     Cos,
-    /// Tangent of radians.
+    /// Tangent of an angle in radians.
     Tan,
     /// Inverse sine, in radians.
     Asin,
@@ -91,13 +91,13 @@ element_ops! {
     Acosh,
     /// Inverse hyperbolic tangent.
     Atanh,
-    /// The error function `2/√π ∫₀ˣ e^(-t²) dt`.
+    /// Error function `2/√π ∫₀ˣ e^(-t²) dt`.
     Erf,
-    /// `1 - erf(x)`, accurate where it is small.
+    /// Complementary error function `1 - erf(x)`, accurate for large `x`, where the result is small.
     Erfc,
-    /// `1/(1 + e⁻ˣ)`.
+    /// Logistic function `1/(1 + e⁻ˣ)`.
     Sigmoid,
-    /// `max(x, 0)`, NaN kept.
+    /// Rectifier `max(x, 0)`; NaN stays NaN.
     Relu,
     /// Largest integer not above `x`.
     Floor,
@@ -105,7 +105,7 @@ element_ops! {
     Ceil,
     /// Nearest integer, ties to even.
     Round,
-    /// Integer part, rounded toward zero.
+    /// Integer part of `x`: rounds toward zero.
     Trunc,
     /// Whether `x` is NaN.
     IsNan,
@@ -113,49 +113,49 @@ element_ops! {
     IsInf,
     /// Whether `x` is neither NaN nor an infinity.
     IsFinite,
-    /// Logical not.
+    /// Logical negation of a bool.
     Not,
-    /// Every bit inverted.
+    /// Bitwise negation: every bit inverted.
     BitNot,
-    /// `a + b`; integers wrap.
+    /// Sum `a + b`; integers wrap.
     Add,
-    /// `a - b`; integers wrap.
+    /// Difference `a - b`; integers wrap.
     Sub,
-    /// `a·b`; integers wrap.
+    /// Product `a·b`; integers wrap.
     Mul,
-    /// `a/b`; integers truncate toward zero, and division by zero gives 0.
+    /// Quotient `a/b`; integers truncate toward zero, and integer division by zero gives 0.
     Div,
-    /// `⌊a/b⌋`; integer division by zero gives 0.
+    /// Quotient rounded down, `⌊a/b⌋`; integer division by zero gives 0.
     FloorDiv,
-    /// `a - b·⌊a/b⌋`: the remainder with the sign of `b`, as in Python; integers: by zero gives 0.
+    /// Remainder `a - b·⌊a/b⌋`, with the sign of `b`, as in Python; the integer remainder by zero is 0.
     Rem,
-    /// `a` to the power `b`; integers: a negative exponent gives 0 (1 and -1 excepted), overflow wraps.
+    /// Power `aᵇ`. Integers wrap; a negative exponent gives 0, except for the bases 1 and -1.
     Pow,
-    /// Smaller of two; NaN if either is NaN.
+    /// Smaller of `a` and `b`; NaN if either is NaN.
     Minimum,
-    /// Larger of two; NaN if either is NaN.
+    /// Larger of `a` and `b`; NaN if either is NaN.
     Maximum,
-    /// The angle of the point (b, a) from the positive x axis: `atan2(y, x)`.
+    /// Angle, in radians, of the point (x, y) = (b, a) from the positive x axis: `atan2(a, b)`.
     Atan2,
-    /// `√(a² + b²)` without intermediate overflow.
+    /// Hypotenuse `√(a² + b²)`, without intermediate overflow.
     Hypot,
-    /// `a = b`.
+    /// Comparison `a = b`.
     Eq,
-    /// `a ≠ b`; true if either is NaN.
+    /// Comparison `a ≠ b`; true if either is NaN.
     Ne,
-    /// `a < b`.
+    /// Comparison `a < b`; false if either is NaN.
     Lt,
-    /// `a ≤ b`.
+    /// Comparison `a ≤ b`; false if either is NaN.
     Le,
-    /// `a > b`.
+    /// Comparison `a > b`; false if either is NaN.
     Gt,
-    /// `a ≥ b`.
+    /// Comparison `a ≥ b`; false if either is NaN.
     Ge,
-    /// Logical and.
+    /// Logical and of two bools.
     And,
-    /// Logical or.
+    /// Logical or of two bools.
     Or,
-    /// Logical exclusive or.
+    /// Logical exclusive or of two bools.
     Xor,
     /// Bitwise and.
     BitAnd,
@@ -163,16 +163,16 @@ element_ops! {
     BitOr,
     /// Bitwise exclusive or.
     BitXor,
-    /// `a` shifted left by `b` bits; 0 where `b` is negative or at least the width.
+    /// Left shift of `a` by `b` bits; 0 if `b` is negative or at least the width of the dtype.
     Shl,
-    /// `a` shifted right by `b` bits, arithmetic for signed types; only sign bits remain if `b` is negative or at least
-    /// the width.
+    /// Right shift of `a` by `b` bits, arithmetic for signed dtypes; only sign bits remain if `b` is negative or at
+    /// least the width of the dtype.
     Shr,
-    /// `b` where the condition `a` holds, else `c`.
+    /// Selection by a condition: `b` where `a` is true, else `c`.
     Where,
-    /// `min(max(a, b), c)`, NaN kept.
+    /// Clamping of `a` to the range `b..=c`: `min(max(a, b), c)`; NaN stays NaN.
     Clamp,
-    /// `a + c·(b - a)`.
+    /// Linear interpolation `a + c·(b - a)`.
     Lerp,
 }
 
@@ -181,18 +181,18 @@ element_ops! {
 pub struct Classes(u8);
 
 impl Classes {
-    /// f32, f64, bf16, f16.
+    /// Float dtypes.
     pub const FLOAT: Classes = Classes(1);
     /// Integer dtypes.
     pub const INT: Classes = Classes(2);
-    /// bool.
+    /// The dtype bool.
     pub const BOOL: Classes = Classes(4);
     /// Floats and integers.
     pub const NUMBER: Classes = Classes(3);
-    /// Every dtype.
+    /// All dtypes.
     pub const ANY: Classes = Classes(7);
 
-    /// Whether the dtype's class is in the set.
+    /// Whether the set contains the class of a dtype.
     pub const fn has(self, dtype: DType) -> bool {
         let bit = if dtype.is_float() {
             1
@@ -220,13 +220,14 @@ impl Classes {
 /// Dtype of an operation's result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Output {
-    /// Dtype of the arguments.
+    /// The dtype of the arguments.
     Same,
-    /// Always bool.
+    /// Bool, whatever the arguments are (comparisons).
     Bool,
 }
 
-/// Function of an operation on exact values: floats as f64, integers and bool as i64, u64 as the i64 of its bits.
+/// Reference function of an operation on exact values: floats as f64, integers and bool as i64, u64 as the i64 with the
+/// same bits.
 ///
 /// The caller rounds or wraps the result to the output dtype.
 #[derive(Clone, Copy)]
@@ -237,55 +238,57 @@ pub struct Meaning {
     pub int: Option<fn(&[i64], DType) -> i64>,
 }
 
-/// Value of an expression under construction; its [`Build`]er interprets the number.
+/// Value of an expression under construction, as a number that its [`Build`]er interprets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Expr(pub u32);
 
-/// Builder of expressions: a kernel body, a tape of tensors.
+/// Builder of expressions, implemented by a kernel body, by the tensors of a backward pass, and by the interpreter.
 pub trait Build {
-    /// Applies an operation.
+    /// Appends an operation on values, and returns its result.
     fn op(&mut self, op: ElementOp, args: &[Expr]) -> Expr;
-    /// A constant of the dtype of `like`.
+    /// Appends a constant of the dtype of `like`.
     fn constant(&mut self, like: Expr, value: f64) -> Expr;
 }
 
-/// Expansion of an operation into simpler ones: builder and arguments in, result out.
+/// Function that expands an operation into simpler ones: gets the builder and the arguments, returns the result.
 pub type Expansion = fn(&mut dyn Build, &[Expr]) -> Expr;
 
-/// Partial derivatives: builder, arguments and the operation's own result in; `∂y/∂xᵢ` out, one per argument. `None`
-/// for an argument without gradient (a condition).
+/// Function that builds the partial derivatives of an operation: gets the builder, the arguments and the operation's
+/// result `y`; returns `∂y/∂xᵢ` for each argument, or `None` for an argument without gradient (a condition).
 pub type Derivative = fn(&mut dyn Build, &[Expr], Expr) -> Vec<Option<Expr>>;
 
-/// Definition of an elementwise operation.
+/// Definition of an elementwise operation: a row of the table.
 pub struct Row {
     /// The operation.
     pub op: ElementOp,
-    /// Name: the method on `Tensor`, and the word in explanations.
+    /// Name of the operation, which is that of the method on `Tensor`.
     pub name: &'static str,
     /// Number of arguments.
     pub arity: usize,
-    /// Dtypes of its arguments ([`ElementOp::Where`]: all except the condition).
+    /// Dtypes that the arguments may have ([`ElementOp::Where`]: all arguments except the condition).
     pub takes: Classes,
-    /// Dtype of its result.
+    /// Dtype of the result.
     pub output: Output,
-    /// Function that it computes.
+    /// Reference function of the operation.
     pub meaning: Meaning,
-    /// Expansion into simpler operations, for devices without it; `None` for primitives, which every device has.
+    /// Expansion into simpler operations, for devices without code for this one; `None` for primitives, which every
+    /// device has.
     pub expand: Option<Expansion>,
-    /// Derivative on floats; `None` if it is zero almost everywhere (see `flat`) or does not exist because it takes or
-    /// gives no floats.
+    /// Derivative on floats; `None` if it is zero almost everywhere (see `flat`), or if the operation takes or returns
+    /// no floats.
     pub derivative: Option<Derivative>,
-    /// Whether its derivative is zero wherever it exists: a step.
+    /// Whether the operation is a step function: its derivative is zero wherever it exists.
     pub flat: bool,
-    /// Chosen derivative at points where the left and right derivatives differ; `None` if there are no such points.
+    /// Description of the chosen derivative at points where the left and right derivatives differ, such as `0 at 0`;
+    /// `None` if there are no such points.
     pub kink: Option<&'static str>,
-    /// Whether the value jumps where an argument passes some points, though the derivative is not zero between them
-    /// (see [`Row::selects`]).
+    /// Whether the function has discontinuities although its derivative is not zero between them (remainders); see
+    /// [`Row::selects`].
     pub jumps: bool,
     /// Whether the operation is a function of a mathematical library or composed of one. A compiler's constant folding
     /// may round it differently from a device.
     pub function: bool,
-    /// Permitted error of a device in units in the last place of f32 and f64; 0 if correctly rounded.
+    /// Permitted error of a device, in units in the last place of f32 and f64; 0 if results must be correctly rounded.
     pub ulps: u32,
     /// Arithmetic cost per element, in additions.
     pub cost: u32,
@@ -294,13 +297,14 @@ pub struct Row {
 }
 
 impl Row {
-    /// Whether the operation makes a discrete choice: a rounding error of an argument may change the result by more
-    /// than a rounding error. Comparisons, steps and remainders do. Their arguments are rounded to their dtype first.
+    /// Whether the operation makes a discrete choice, so that a rounding error of an argument may change the result by
+    /// more than a rounding error: comparisons, step functions, remainders. Kernels round the arguments of such an
+    /// operation to their dtype first.
     pub fn selects(&self) -> bool {
         self.flat || self.jumps || self.output == Output::Bool
     }
 
-    /// Whether every result on floats is a number of the arguments' dtype, hence needs no rounding.
+    /// Whether every result on floats is exactly a number of the arguments' dtype, so that it needs no rounding.
     pub fn is_exact(&self) -> bool {
         use ElementOp::*;
         matches!(self.op, Neg | Abs | Sign | Relu | Floor | Ceil | Round | Trunc | Minimum | Maximum | Where | Clamp)
@@ -319,12 +323,12 @@ impl ElementOp {
         self.row().name
     }
 
-    /// The operation with a name.
+    /// Returns the operation with this name; `None` if there is none.
     pub fn from_name(name: &str) -> Option<ElementOp> {
         ElementOp::ALL.iter().copied().find(|op| op.name() == name)
     }
 
-    /// The operation with a discriminant.
+    /// Returns the operation with this discriminant; `None` if there is none.
     pub fn from_index(index: u8) -> Option<ElementOp> {
         ElementOp::ALL.get(index as usize).copied()
     }

@@ -1,4 +1,4 @@
-//! Rows of the table. The parent module describes the columns.
+//! Rows of the table of elementwise operations. The parent module describes the columns.
 
 use super::integers;
 use super::meaning::{self as m, b};
@@ -6,7 +6,7 @@ use super::{Build, Classes, Derivative, ElementOp, Expansion, Expr, Meaning, Out
 use crate::DType;
 use ElementOp::*;
 
-/// Row of a unary operation on floats only.
+/// Creates the row of a unary operation on floats.
 const fn float1(op: ElementOp, name: &'static str, cost: u32, f: fn(&[f64]) -> f64) -> Row {
     Row {
         op,
@@ -80,7 +80,7 @@ impl Row {
     }
 }
 
-/// Row of a binary operation on floats and integers.
+/// Creates the row of a binary operation on floats and integers.
 const fn number2(
     op: ElementOp,
     name: &'static str,
@@ -91,7 +91,7 @@ const fn number2(
     float1(op, name, cost, f).arity(2).takes(Classes::NUMBER).int(i)
 }
 
-/// Row of an operation without float form.
+/// Creates the row of an operation that is not defined on floats.
 const fn int_only(
     op: ElementOp,
     name: &'static str,
@@ -104,7 +104,7 @@ const fn int_only(
     row
 }
 
-/// Function on integers with a separate one on u64, whose elements are passed as their bits.
+/// Expands to an integer reference function with a separate expression for u64, whose elements are passed as bits.
 macro_rules! ints {
     (|$($x:ident),+| $signed:expr, unsigned $unsigned:expr) => {
         |x, d| {
@@ -132,35 +132,35 @@ fn o(g: &mut dyn Build, op: ElementOp, x: Expr, y: Expr) -> Expr {
 fn pick(g: &mut dyn Build, c: Expr, x: Expr, y: Expr) -> Expr {
     g.op(Where, &[c, x, y])
 }
-/// `c · x`
+/// Builds `c · x`.
 fn scale(g: &mut dyn Build, x: Expr, c: f64) -> Expr {
     let c = k(g, x, c);
     o(g, Mul, x, c)
 }
-/// `1 / x`
+/// Builds `1 / x`.
 fn inv(g: &mut dyn Build, x: Expr) -> Expr {
     let one = k(g, x, 1.0);
     o(g, Div, one, x)
 }
-/// `1 - x²`
+/// Builds `1 - x²` as `(1 - x)·(1 + x)`.
 fn one_minus_square(g: &mut dyn Build, x: Expr) -> Expr {
     let one = k(g, x, 1.0);
     let (lo, hi) = (o(g, Sub, one, x), o(g, Add, one, x));
     o(g, Mul, lo, hi)
 }
-/// `x` where `c`, else 0
+/// Builds `x` where the condition `c` holds, else 0.
 fn gate(g: &mut dyn Build, c: Expr, x: Expr) -> Expr {
     let zero = k(g, x, 0.0);
     pick(g, c, x, zero)
 }
-/// The magnitude `magnitude` with the sign of `s`, on floats
+/// Builds the float with magnitude `magnitude` and the sign of `s`.
 fn with_sign(g: &mut dyn Build, magnitude: Expr, s: Expr) -> Expr {
     let zero = k(g, s, 0.0);
     let (below, neg) = (o(g, Lt, s, zero), u(g, Neg, magnitude));
     pick(g, below, neg, magnitude)
 }
 
-/// `1 / (1 + e^(-|x|))`
+/// Builds `1 / (1 + e^(-|x|))`.
 #[cfg(feature = "probe")]
 fn toward_one(g: &mut dyn Build, x: Expr) -> Expr {
     let size = u(g, Abs, x);

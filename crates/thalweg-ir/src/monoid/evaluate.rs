@@ -1,10 +1,12 @@
-//! Interpreter's [`Build`]: evaluates expressions as they are built, by the meanings of their operations.
+//! Reference evaluation of monoids: a [`Build`]er that evaluates expressions as they are built, by the reference
+//! functions of their operations.
 
 use super::Monoid;
 use crate::element::{Build, Expr};
 use crate::{DType, ElementOp, Scalar};
 
-/// Values so far, each with its dtype; an [`Expr`] is an index of one.
+/// Builder that evaluates expressions. It holds the values so far, with their dtypes; an [`Expr`] is an index into
+/// them.
 #[derive(Default)]
 pub struct Evaluate {
     values: Vec<(Scalar, DType)>,
@@ -19,7 +21,7 @@ impl Evaluate {
         Expr(self.values.len() as u32 - 1)
     }
 
-    /// Value of an expression.
+    /// Returns the value of an expression.
     pub fn value(&self, of: Expr) -> Scalar {
         self.values[of.0 as usize].0
     }
@@ -48,7 +50,7 @@ impl Build for Evaluate {
     }
 }
 
-/// Partial result of a fold by a monoid in a dtype.
+/// Partial result of a fold of elements of one dtype by a monoid.
 #[derive(Clone, Debug)]
 pub struct Partial {
     monoid: Monoid,
@@ -57,20 +59,21 @@ pub struct Partial {
 }
 
 impl Partial {
-    /// Partial result of no elements.
+    /// Returns the partial result of no elements: the identity.
     pub fn none(monoid: Monoid, dtype: DType) -> Partial {
         let state = monoid.row().identity.iter().map(|of| of(dtype)).collect();
         Partial { monoid, dtype, state }
     }
 
-    /// Partial result of no elements that leaves the next element unchanged.
+    /// Returns a partial result of no elements that leaves the bits of the next element unchanged
+    /// ([`MonoidRow::neutral`](crate::monoid::MonoidRow::neutral)).
     pub fn neutral(monoid: Monoid, dtype: DType) -> Partial {
         let mut none = Partial::none(monoid, dtype);
         none.state[0] = (monoid.row().neutral)(dtype);
         none
     }
 
-    /// Partial result of one element.
+    /// Returns the partial result of one element.
     pub fn of(monoid: Monoid, dtype: DType, element: Scalar) -> Partial {
         let (mut g, mut state) = (Evaluate::default(), vec![]);
         let x = g.given(element, dtype);
@@ -90,12 +93,12 @@ impl Partial {
         }
     }
 
-    /// Appends an element.
+    /// Adds the next element to the fold.
     pub fn push(&mut self, element: Scalar) {
         self.put(&Partial::of(self.monoid, self.dtype, element));
     }
 
-    /// Result of the fold.
+    /// Returns the result of the fold.
     pub fn result(&self) -> Scalar {
         let mut g = Evaluate::default();
         let state: Vec<Expr> = self.state.iter().map(|&v| g.given(v, self.dtype)).collect();

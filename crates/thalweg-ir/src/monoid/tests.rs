@@ -27,7 +27,7 @@ fn each_row_stands_at_its_variant() {
     }
 }
 
-/// Including the bits, from either side.
+/// Combining with a neutral partial result, on either side, preserves an element's bits.
 #[test]
 fn a_neutral_partial_changes_no_element() {
     for dtype in DTYPES {

@@ -8,13 +8,14 @@
 //! for _ in 0..most { if !go(carried, args) { break } carried = next(carried, args) }
 //! ```
 //!
-//! An element whose loop has ended does not change any more, whatever its neighbours do. An [`Op::Loop`](crate::Op) is
-//! one carried value after the last iteration; its arguments are the region's. Always true: the values are f32, f64,
-//! i32 or bool, and every operation is rounded separately in every mode: an extra iteration is not a matter of an ulp.
+//! Elements are independent: an element whose loop has ended does not change any more, while others iterate. The result
+//! of an [`Op::Loop`](crate::Op) is one carried value after the last iteration; its arguments are those of the region.
+//! Always true: values are f32, f64, i32 or bool; and every operation is rounded separately, in every mode, since a
+//! rounding difference could cause an extra iteration.
 //!
-//! Regions are interned: equal ones are one [`Loop`], so operations with a loop are compared by a number. Its hash is
-//! that of the structure, by which plans on disk are found. Interned regions are never freed: there are as many as
-//! loops in the program's kernels.
+//! Regions are interned: equal regions have one id, a [`Loop`], so operations with a loop are compared by a number. The
+//! id hashes like the structure, so that plans on disk, which are found by hash, can be used by other processes.
+//! Interned regions are never freed: their number is bounded by the loops in the program's kernels.
 
 mod text;
 
@@ -22,90 +23,90 @@ use crate::interned::{Interned, Table, by_content};
 use crate::{DType, ElementOp};
 use std::fmt;
 
-/// Number of iterations of a loop that the planner expects: more than Newton's method needs, fewer than the border of
-/// the Mandelbrot set.
+/// Number of iterations of a loop that the planner assumes: more than Newton's method needs, fewer than points at the
+/// border of the Mandelbrot set take.
 const EXPECTED_TURNS: u32 = 24;
 
 /// Maximum number of arguments of an operation. Arguments of a loop are the values that it reads from outside;
 /// operations that are not interned have at most three.
 pub const MAX_ARGS: usize = 8;
 
-/// Initial value of a carried value.
+/// Initial value of a loop-carried value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum First {
-    /// Argument with that index.
+    /// Argument of the loop with this index.
     Arg(u16),
-    /// A constant, in the form of [`crate::Scalar::to_bits`].
+    /// A constant.
     Const {
-        /// The bits.
+        /// Bits of the constant, in the form of [`crate::Scalar::to_bits`].
         bits: u64,
-        /// Its dtype.
+        /// Dtype of the constant.
         dtype: DType,
     },
 }
 
-/// Value computed in an iteration; referenced by its index.
+/// Node of a region: a value that an iteration computes. Other nodes refer to it by its index.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum RegionNode {
-    /// Carried value before the iteration, by index.
+    /// Carried value with this index, as it is before the iteration.
     Carried(u16),
-    /// Argument, by index.
+    /// Argument of the loop with this index.
     Arg(u16),
-    /// Constant, in the form of [`crate::Scalar::to_bits`].
+    /// A constant.
     Const {
-        /// The bits.
+        /// Bits of the constant, in the form of [`crate::Scalar::to_bits`].
         bits: u64,
-        /// Its dtype.
+        /// Dtype of the constant.
         dtype: DType,
     },
     /// Elementwise operation; unused arguments repeat the first.
     Element {
         /// The operation.
         op: ElementOp,
-        /// The arguments.
+        /// Nodes of the arguments.
         args: [u32; 3],
     },
-    /// Conversion.
+    /// Conversion to another dtype.
     Cast {
-        /// The dtype of the result.
+        /// Dtype of the result.
         dtype: DType,
-        /// The argument.
+        /// Node of the argument.
         arg: u32,
     },
-    /// Nested loop. Its values are read by [`RegionNode::Result`].
+    /// Nested loop, whose results [`RegionNode::Result`] nodes read.
     Loop {
-        /// The loop.
+        /// The nested loop.
         inner: Loop,
-        /// The arguments.
+        /// Nodes of the loop's arguments.
         args: Vec<u32>,
     },
     /// Carried value of a nested loop after its last iteration.
     Result {
-        /// The loop's node.
+        /// Node of the nested loop.
         of: u32,
         /// Index of the carried value.
         number: u16,
     },
 }
 
-/// Definition of a loop's iteration; see the module.
+/// Definition of a loop: initial values, and the graph of one iteration. The module describes its semantics.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Region {
     /// Maximum number of iterations.
     pub most: u32,
     /// Dtypes of the arguments; at least one and at most [`MAX_ARGS`].
     pub args: Vec<DType>,
-    /// Initial carried values.
+    /// Initial value of each carried value.
     pub first: Vec<First>,
-    /// Values of an iteration, each after its arguments.
+    /// Nodes of an iteration, each after its arguments.
     pub nodes: Vec<RegionNode>,
-    /// Node that decides whether there is another iteration.
+    /// Index of the bool node that decides whether there is another iteration.
     pub go: u32,
-    /// Nodes of the carried values after an iteration.
+    /// Index of the node that gives each carried value after an iteration.
     pub next: Vec<u32>,
 }
 
-/// Id of an interned region. Equal regions are equal loops; order and hash are those of the structure's hash.
+/// Id of an interned region. Equal regions have equal ids; ids are ordered and hashed by the hash of the region.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Loop(u32);
 
@@ -118,7 +119,7 @@ struct RegionInfo {
 }
 
 impl Region {
-    /// Interns the region; equal regions give equal loops.
+    /// Interns the region; equal regions have equal ids.
     ///
     /// # Panics
     /// When the region is invalid: a reference does not exist or has a wrong dtype.
@@ -223,7 +224,7 @@ impl Loop {
         REGIONS.get(self.0)
     }
 
-    /// Region that the loop iterates.
+    /// Returns the region of the loop.
     pub fn region(self) -> &'static Region {
         &self.interned().key
     }
@@ -238,7 +239,7 @@ impl Loop {
         self.dtype(self.region().next[number])
     }
 
-    /// Arithmetic of all expected iterations, in additions.
+    /// Estimated arithmetic cost of all iterations, in additions.
     pub fn cost(self) -> u32 {
         self.interned().known.cost
     }
@@ -256,9 +257,9 @@ impl Loop {
         })
     }
 
-    /// Whether it is the combine of a user-defined monoid: one unconditional iteration that combines the carried values
-    /// (the earlier partial result) with the arguments (the later one). Initial carried values are constants: the
-    /// identity. There are as many arguments, of the same dtypes: f32, f64 or i32.
+    /// Whether the loop defines a user-defined monoid: one unconditional iteration that combines the carried values
+    /// (the earlier partial result) with the arguments (the later one). The initial carried values are constants, the
+    /// identity. Arguments have the number and dtypes of the carried values: f32, f64 or i32.
     pub fn is_combine(self) -> bool {
         let r = self.region();
         let constant = |f: &First| matches!(f, First::Const { .. });
@@ -268,7 +269,7 @@ impl Loop {
         r.most == 1 && always && same && r.first.iter().all(constant) && r.args.iter().all(number)
     }
 
-    /// Identity of a combine by component, in the form of [`crate::Scalar::to_bits`].
+    /// Identity of a user-defined monoid by component, in the form of [`crate::Scalar::to_bits`].
     pub fn identity(self) -> impl Iterator<Item = u64> {
         self.region().first.iter().map(|f| match *f {
             First::Const { bits, .. } => bits,
@@ -276,8 +277,8 @@ impl Loop {
         })
     }
 
-    /// Recognizes the linear recurrence `(a1, b1) ∘ (a2, b2) = (a1·a2, a2·b1 + b2)` of floats of one dtype. Returns
-    /// which component is the coefficient `a` and which the value `b`; `None` for other combines.
+    /// Recognizes the linear recurrence `(a1, b1) ∘ (a2, b2) = (a1·a2, a2·b1 + b2)` of floats of one dtype. Returns the
+    /// indices of the coefficient component `a` and of the value component `b`; `None` for other loops.
     pub fn linear(self) -> Option<[usize; 2]> {
         let region = self.region();
         let node = |n: u32| &region.nodes[n as usize];
@@ -302,12 +303,12 @@ impl Loop {
         found.filter(|_| dtype.is_float() && self.carried(1) == dtype)
     }
 
-    /// Number of iterations that the planner expects.
+    /// Number of iterations that the planner assumes.
     pub fn turns(self) -> u32 {
         self.region().most.clamp(1, EXPECTED_TURNS)
     }
 
-    /// Parses a text; inverse of `Display`.
+    /// Parses the text form of a loop, which `Display` writes; `None` if the text is malformed.
     pub fn parse(text: &str) -> Option<Loop> {
         text::parse(text)
     }

@@ -1,7 +1,7 @@
 use super::*;
 use std::cmp::Ordering;
 
-/// `while x < a { x = x + x; n = n + 1 }`, from an argument and 0.
+/// Region of `while x < a { x = x + x; n = n + 1 }`; `x` starts from an argument, `n` from 0.
 pub(super) fn doubling(most: u32) -> Region {
     use RegionNode::*;
     Region {

@@ -1,4 +1,4 @@
-//! Text form of loops, as one word: defect reports contain it and are parsed.
+//! Text form of loops, a single word, which defect reports contain and from which they are replayed.
 //!
 //! `loop{1000;f32,f32;a0,k0:i32;c0,a1,lt:0:1,…;2;3,4}`: maximum iterations; dtypes of arguments; initial values; nodes;
 //! condition for another iteration; next values. A node is `c` a carried value, `a` an argument, `k` a constant,
@@ -40,7 +40,7 @@ fn node(node: &RegionNode) -> String {
     }
 }
 
-/// Splits a text, except inside braces.
+/// Splits a text at a separator character, except inside braces.
 fn split(text: &str, at: char) -> Vec<&str> {
     let (mut depth, mut start, mut parts) = (0, 0, vec![]);
     for (i, c) in text.char_indices() {

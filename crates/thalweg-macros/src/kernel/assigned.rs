@@ -1,11 +1,11 @@
-//! Finds the outer variables that a branch assigns.
+//! Analysis of the variables that a branch or loop body assigns but does not declare.
 
 use proc_macro2::Ident;
 use std::collections::HashSet;
 use syn::visit::{self, Visit};
 use syn::{Arm, BinOp, Block, Expr, ExprClosure, ExprForLoop, Item, Local, Pat};
 
-/// Variables that these expressions assign but do not declare, in order of their first assignment.
+/// Returns the variables that these expressions assign but do not declare, in order of first assignment.
 pub(super) fn assigned<'a>(branches: impl IntoIterator<Item = &'a Expr>) -> Vec<Ident> {
     let mut finder = Finder::default();
     branches.into_iter().for_each(|b| finder.visit_expr(b));
@@ -39,7 +39,7 @@ impl Finder {
         }
     }
 
-    /// Records the variable that an assignment to `place` changes.
+    /// Records the outer variable that an assignment to the expression `place` changes.
     fn place(&mut self, place: &Expr) {
         match place {
             Expr::Path(path) => {

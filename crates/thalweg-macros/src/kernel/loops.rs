@@ -1,8 +1,9 @@
 //! Lowering of `loop`, `break`, `continue` and data-dependent `for` to `while`.
 //!
 //! ```text
-//! loop { a; if c { b; break; } d }      { let mut goes = true; while goes { a; if c { b; goes = false; } if goes { d } } }
-//! for k in a..n { b }                   { let end = n; let mut next = a; while next < end { let k = next; next += 1; b } }
+//! loop { a; if c { b; break; } d }      { let mut goes = true; while goes { a; if c { b; goes = false; } if goes { d }
+//! } } for k in a..n { b }                   { let end = n; let mut next = a; while next < end { let k = next; next +=
+//! 1; b } }
 //! ```
 //!
 //! Input: a loop as written. Output: an equivalent expression with only `while` and `if`, which `rewrite.rs` handles. A
@@ -14,12 +15,12 @@ use std::collections::HashSet;
 use syn::visit::{self, Visit};
 use syn::{Block, Expr, ExprForLoop, ExprLoop, ExprWhile, Pat, RangeLimits, Stmt, Type, parse_quote};
 
-/// Jumps of a loop's own body.
+/// `break` and `continue` expressions in a loop's own body, not in nested loops.
 #[derive(Default)]
 struct Jumps {
     breaks: bool,
     continues: bool,
-    /// First jump.
+    /// First jump found, for error messages.
     at: Option<Expr>,
 }
 
@@ -56,10 +57,10 @@ impl Visit<'_> for Jumps {
     }
 }
 
-/// Variables that replace the jumps of a loop.
+/// Flag variables that replace the jumps of a loop.
 struct Flags {
     goes: Ident,
-    /// Whether the iteration continues; the same variable as `goes` if there is no `continue`.
+    /// Variable that is true while the iteration continues; the same variable as `goes` if there is no `continue`.
     here: Ident,
 }
 
@@ -67,7 +68,7 @@ fn named(name: &str) -> Ident {
     Ident::new(name, Span::mixed_site())
 }
 
-/// Body of a loop with its jumps replaced by assignments of flags; `None` if it has no jumps.
+/// Rewrites the body of a loop: replaces jumps by assignments of flags. `None` if it has no jumps.
 fn turn(body: &Block, errors: &mut Errors) -> Option<(Flags, Block)> {
     let jumps = Jumps::of(body);
     if !jumps.any() {
@@ -90,7 +91,7 @@ fn turn(body: &Block, errors: &mut Errors) -> Option<(Flags, Block)> {
 }
 
 impl Flags {
-    /// Block in which the statements after a jump are conditional on the flag.
+    /// Rewrites a block: statements after a jump become conditional on the flag.
     fn block(&self, block: Block, errors: &mut Errors) -> Block {
         let mut out = vec![];
         let mut rest = block.stmts.into_iter();
@@ -113,7 +114,7 @@ impl Flags {
         Block { brace_token: block.brace_token, stmts: out }
     }
 
-    /// Expression statement with its jumps replaced.
+    /// Rewrites an expression statement: replaces its jumps by assignments of flags.
     fn expression(&self, e: Expr, errors: &mut Errors) -> Expr {
         let (goes, here) = (&self.goes, &self.here);
         match e {
@@ -166,7 +167,7 @@ impl Flags {
 const MISPLACED: &str =
     "in a kernel, `break` and `continue` stand by themselves in the loop's body, in an `if`, or in an arm of a `match`";
 
-/// `while` without jumps; `None` if it has none.
+/// Rewrites a `while` loop without jumps; `None` if it has none.
 pub(super) fn plain_while(e: &ExprWhile, errors: &mut Errors) -> Option<Expr> {
     let (flags, body) = turn(&e.body, errors)?;
     let (goes, condition) = (&flags.goes, &e.cond);
@@ -176,7 +177,7 @@ pub(super) fn plain_while(e: &ExprWhile, errors: &mut Errors) -> Option<Expr> {
     }))
 }
 
-/// `loop` as `while`.
+/// Rewrites a `loop` as a `while` loop.
 pub(super) fn plain_loop(e: &ExprLoop, errors: &mut Errors) -> Expr {
     if !Jumps::of(&e.body).breaks {
         errors.at(e.loop_token, "this loop has no `break` and does not end; write one, or `while ..`");
@@ -190,8 +191,8 @@ pub(super) fn plain_loop(e: &ExprLoop, errors: &mut Errors) -> Expr {
     })
 }
 
-/// Data-dependent `for` as `while`, or a `for` over constants without jumps; `None` if it needs no change. `own` are
-/// the variables with integers or bools of the kernel.
+/// Rewrites a data-dependent `for` loop as a `while` loop, or a `for` loop over constants without jumps; `None` if no
+/// change is needed. `own` are the variables that hold traced integers or bools of the kernel.
 pub(super) fn plain_for(e: &ExprForLoop, own: &HashSet<Ident>, errors: &mut Errors) -> Option<Expr> {
     if let Some((from, to)) = data_ends(e, own, errors) {
         let (end, next) = (named("loop_end"), named("loop_next"));
@@ -216,13 +217,13 @@ pub(super) fn plain_for(e: &ExprForLoop, own: &HashSet<Ident>, errors: &mut Erro
     }))
 }
 
-/// Whether a bound of a `for` depends on data, an integer of the kernel.
+/// Whether a bound of a `for` loop depends on data, that is, on a traced integer of the kernel.
 pub(super) fn ends_by_data(e: &ExprForLoop, own: &HashSet<Ident>) -> bool {
     let Expr::Range(range) = &*e.expr else { return false };
     [&range.start, &range.end].into_iter().flatten().any(|end| is_data(end, own))
 }
 
-/// Bounds of a range, if one of them depends on data.
+/// Returns the bounds of a `for` loop's range if one of them depends on data, else `None`.
 fn data_ends<'a>(e: &'a ExprForLoop, own: &HashSet<Ident>, errors: &mut Errors) -> Option<(&'a Expr, &'a Expr)> {
     let Expr::Range(range) = &*e.expr else { return None };
     let (from, to) = (range.start.as_deref()?, range.end.as_deref()?);
@@ -239,7 +240,7 @@ fn data_ends<'a>(e: &'a ExprForLoop, own: &HashSet<Ident>, errors: &mut Errors) 
     Some((from, to))
 }
 
-/// Whether an expression uses integers of the kernel.
+/// Whether an expression uses traced integers of the kernel.
 fn is_data(e: &Expr, own: &HashSet<Ident>) -> bool {
     struct Finder<'a>(&'a HashSet<Ident>, bool);
     impl Visit<'_> for Finder<'_> {

@@ -5,8 +5,9 @@ use proc_macro2::{Ident, Span};
 use syn::spanned::Spanned;
 use syn::{Arm, Expr, ExprMatch, Pat, RangeLimits, parse_quote, parse_quote_spanned};
 
-/// Whether all patterns are numbers, ranges of them, guards or catch-alls, at least one of them a number, range or
-/// guard. Any other `match` is on plain data, known when the kernel is called on tensors, and stays as it is.
+/// Whether a `match` is on traced numbers: all its patterns are numbers, ranges of numbers, guards or catch-alls, and
+/// at least one is a number, range or guard. Any other `match` is on plain data, which is known when the kernel is
+/// called on tensors, and stays as it is.
 pub(super) fn is_on_numbers(e: &ExprMatch) -> bool {
     fn number(pattern: &Pat) -> bool {
         match pattern {
@@ -25,7 +26,7 @@ fn is_rest(pattern: &Pat) -> bool {
     matches!(pattern, Pat::Wild(_)) || matches!(pattern, Pat::Ident(p) if p.subpat.is_none())
 }
 
-/// The chain of `if`; `None` on an error.
+/// Rewrites a `match` as a chain of `if`; `None` on an error.
 pub(super) fn chain(e: &ExprMatch, errors: &mut Errors) -> Option<Expr> {
     let value = Ident::new("matched", Span::mixed_site());
     let Some(last) = e.arms.last().filter(|a| is_rest(&a.pat)) else {
@@ -43,7 +44,7 @@ pub(super) fn chain(e: &ExprMatch, errors: &mut Errors) -> Option<Expr> {
     Some(parse_quote!({ let #value = #scrutinee; #chain }))
 }
 
-/// Body of an arm, with the value bound to the pattern's name.
+/// Generates the body of an arm, with the value bound to the pattern's name.
 fn body(arm: &Arm, value: &Ident) -> Expr {
     let body = &arm.body;
     let pattern = match &arm.pat {

@@ -1,4 +1,4 @@
-//! `#[kernel]`.
+//! Implementation of `#[kernel]`.
 //!
 //! Input: a function that is generic over its numbers. Output: the rewritten function (`rewrite.rs`), and a struct of
 //! the same name whose function `on` is the operation on tensors. (Rust has separate namespaces for functions and
@@ -18,7 +18,7 @@ use quote::{format_ident, quote};
 use signature::{Elements, Form, Kind, Parameter, Signature};
 use syn::{ConstParam, Error, Expr, ItemFn, Type};
 
-/// Errors of one kernel, each at its token.
+/// Collected errors of one kernel, each at its token.
 #[derive(Default)]
 pub(crate) struct Errors(Option<Error>);
 
@@ -54,7 +54,7 @@ pub(crate) fn expand(options: TokenStream, function: TokenStream) -> TokenStream
     }
 }
 
-/// Reads the form of a kernel and the iteration limit of its loops.
+/// Parses the options of `#[kernel(…)]`: the form of the kernel, and the iteration limit of its loops.
 fn read_options(options: TokenStream, errors: &mut Errors) -> (Form, Option<u32>) {
     let (mut form, mut most) = (Form::Map, None);
     let read = syn::meta::parser(|option| match () {
@@ -93,7 +93,7 @@ fn compile_errors(errors: Errors) -> TokenStream {
     errors.0.map_or_else(TokenStream::new, |e| e.to_compile_error())
 }
 
-/// `#[allow]` for lints that would fire on generated code.
+/// Generates the `#[allow]` attribute for lints that would fire on generated code.
 fn allowed() -> TokenStream {
     quote! {
         #[allow(
@@ -149,13 +149,13 @@ fn write(function: &ItemFn, signature: &Signature) -> TokenStream {
     }
 }
 
-/// Parameters of `on`, operands of `Call::new`, and arguments of the function.
+/// Tokens for the generated `on`: its parameters, the operands of `Call::new`, and the arguments of the function.
 #[derive(Default)]
 struct Arguments {
     inputs: Vec<TokenStream>,
     operands: Vec<TokenStream>,
     arguments: Vec<TokenStream>,
-    /// Plain data, with its names in `on`.
+    /// Names and types of the plain-data parameters of `on`.
     plain: Vec<(Ident, Type)>,
 }
 
@@ -307,7 +307,8 @@ fn operation(function: &ItemFn, signature: &Signature) -> TokenStream {
     }
 }
 
-/// Tokens of an `Option`: the plain data of a call, if all of it can be compared.
+/// Generates an `Option` expression: the plain data of a call, by which calls are compared; `None` if some type may not
+/// be comparable.
 fn plain_data(plain: &[(Ident, Type)], constants: &[ConstParam]) -> TokenStream {
     if !plain.iter().all(|(_, ty)| is_compared(ty)) {
         return quote!(::core::option::Option::None);
@@ -329,7 +330,7 @@ fn is_compared(ty: &Type) -> bool {
     }
 }
 
-/// Expression of these tokens, left to the compiler to check.
+/// Wraps tokens as an expression that `syn` does not parse; the compiler checks it.
 fn verbatim(tokens: TokenStream) -> Expr {
     Expr::Verbatim(tokens)
 }

@@ -1,4 +1,4 @@
-//! Rewrites the body of a kernel: what Rust cannot overload becomes calls of `thalweg::kernel`.
+//! Rewrites the body of a kernel: language constructs that Rust cannot overload become calls of `thalweg::kernel`.
 //!
 //! | written | becomes |
 //! |---|---|
@@ -13,7 +13,7 @@
 //! | `1.0 - x` in a tile kernel | `Left(F::lit(1.0)) - x`, where `x` may be a tile |
 //! | `x.get([i, 0], ..)` | `x.get([coordinate(i), coordinate(0)], ..)` |
 //!
-//! Early exits, and code without a meaning over all elements at once, are errors at their tokens.
+//! Early exits, and other constructs that cannot be applied to all elements at once, are errors at their tokens.
 
 use super::assigned::assigned;
 use super::signature::Form;
@@ -28,14 +28,14 @@ use syn::{
     Type, parse_quote, parse_quote_spanned,
 };
 
-/// Maximum number of variables that the branches of one `if` assign: as many elements as a tuple may have to be a
-/// `Branch`.
+/// Maximum number of outer variables that the branches of one `if` may assign: `Branch` is implemented for tuples of up
+/// to that many elements.
 const MAX_ASSIGNED: usize = 11;
 
 /// Macros whose arguments are not part of the kernel's computation.
 const MACROS: [&str; 5] = ["assert", "debug_assert", "panic", "unreachable", "todo"];
 
-/// Rewrites the body of a function whose numbers have type `number`.
+/// Rewrites the body of a kernel function, whose numbers have the type parameter `number`.
 pub(super) fn function(function: &mut ItemFn, number: &Ident, (form, most): (Form, Option<u32>), errors: &mut Errors) {
     let name = function.sig.ident.clone();
     // Parameters of these types are the kernel's from the start.
@@ -74,23 +74,23 @@ pub(super) fn function(function: &mut ItemFn, number: &Ident, (form, most): (For
 struct Rewrite<'a> {
     /// Name of the kernel.
     name: Ident,
-    /// Type of its numbers.
+    /// Type parameter of the kernel's numbers.
     number: &'a Ident,
-    /// Variables with integers or bools of the kernel (traced values); plain values assigned to them are lifted.
+    /// Variables that hold traced integers or bools of the kernel; plain values assigned to them are lifted.
     own: HashSet<Ident>,
-    /// Iteration limit of its loops: tokens of an `Option`.
+    /// Iteration limit of the kernel's loops, as tokens of an `Option`.
     most: TokenStream,
-    /// Whether it is a tile kernel.
+    /// Whether the kernel is a tile kernel.
     of_tiles: bool,
-    /// Operands that are numbers.
+    /// Names of the operands that are numbers.
     numbers: HashSet<Ident>,
-    /// Whether the current code works on whole tiles: in a tile kernel, code outside closures.
+    /// Whether the code being rewritten works on whole tiles (in a tile kernel, code outside closures).
     whole_tiles: bool,
     errors: &'a mut Errors,
 }
 
 impl Rewrite<'_> {
-    /// Kernel type for a plain type: `i32` or `bool`.
+    /// Returns the kernel's type for `i32` or `bool` (`Int`, `Mask`); `None` for other types.
     fn own_type(&self, ty: &Type) -> Option<Type> {
         let Type::Path(path) = ty else { return None };
         let number = self.number;
@@ -198,7 +198,7 @@ impl Rewrite<'_> {
         true
     }
 
-    /// `if` as an expression that also returns the variables its branches assign.
+    /// Rewrites `if` as a call of `select`, whose closures also return the variables that the branches assign.
     fn choice(&mut self, e: &mut ExprIf) -> TokenStream {
         let span = e.if_token.span;
         let then: Expr = Expr::Block(parse_quote!({}));
@@ -275,7 +275,7 @@ impl Rewrite<'_> {
         }
     }
 
-    /// Token of a data-dependent loop over whole tiles, which is an error.
+    /// Returns the keyword of a data-dependent loop over whole tiles, which is an error; `None` for other loops.
     fn around_tiles(&self, expr: &Expr) -> Option<TokenStream> {
         if !self.whole_tiles {
             return None;
@@ -294,7 +294,7 @@ impl Rewrite<'_> {
         *expr = plain;
     }
 
-    /// `while` as a call that also returns the variables it assigns.
+    /// Rewrites `while` as a call of `looped`, whose closures take and return the variables that the loop assigns.
     fn turns(&mut self, e: &mut ExprWhile) -> TokenStream {
         let span = e.while_token.span;
         let body: Block = e.body.clone();
@@ -349,7 +349,7 @@ impl Rewrite<'_> {
         })
     }
 
-    /// Expressions that a kernel may not contain, and what to write instead.
+    /// Returns the token and the error message of an expression that a kernel may not contain; `None` for others.
     fn refused(e: &Expr) -> Option<(TokenStream, &'static str)> {
         let at = |token: &dyn ToTokens| token.to_token_stream();
         Some(match e {
@@ -402,12 +402,12 @@ const NO_LOOPS_OF_TILES: &str = "tiles go through no loop whose end depends on d
 
 const NO_MACROS: &str = "what stands in a macro cannot be read here; write the expression itself, or a function";
 
-/// `+`, `-`, `*`, `/`.
+/// Whether an operator is `+`, `-`, `*` or `/`.
 fn is_arithmetic(op: &BinOp) -> bool {
     matches!(op, BinOp::Add(_) | BinOp::Sub(_) | BinOp::Mul(_) | BinOp::Div(_))
 }
 
-/// Explanation why tiles lack a method of this name.
+/// Error message that explains why tiles lack a method of this name; `None` for other names.
 fn no_method(name: &Ident) -> Option<&'static str> {
     NO_METHODS_OF_TILES.iter().find(|(method, _)| name == method).map(|(_, why)| *why)
 }

@@ -1,4 +1,4 @@
-//! Signature of a kernel: its number type, parameters and results.
+//! Parsing of a kernel's signature: its number type, parameters and results.
 
 use super::Errors;
 use proc_macro2::{Ident, TokenStream};
@@ -7,11 +7,11 @@ use syn::{
     ConstParam, FnArg, GenericParam, ItemFn, Pat, ReturnType, Token, Type, TypeParam, TypeParamBound, WherePredicate,
 };
 
-/// Parameters and results of a kernel.
+/// Parsed signature of a kernel.
 pub(super) struct Signature {
-    /// Type parameter of its numbers.
+    /// Type parameter of the kernel's numbers (`F` in `fn f<F: Real>`).
     pub number: Ident,
-    /// Const parameters.
+    /// Const parameters of the function.
     pub constants: Vec<ConstParam>,
     pub parameters: Vec<Parameter>,
     pub result: Given,
@@ -23,18 +23,18 @@ pub(super) struct Parameter {
     pub mutable: Option<Token![mut]>,
     pub kind: Kind,
     pub ty: Type,
-    /// Number of dimensions of an index or field.
+    /// Number of dimensions of an index or field parameter, as tokens.
     pub rank: Option<TokenStream>,
 }
 
 /// Role of a parameter in a call on tensors.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// An operand: a tensor of floats, or a number.
+    /// Float operand: a tensor of floats, or a number.
     Number,
-    /// An operand: a tensor of i32, or a number.
+    /// Integer operand: a tensor of i32, or a number.
     Int,
-    /// An operand: a tensor of bool, or a truth value.
+    /// Bool operand: a tensor of bool, or a truth value.
     Mask,
     /// Index of the result element, `[i32; N]`.
     Place,
@@ -57,7 +57,7 @@ pub(super) enum Elements {
 }
 
 impl Elements {
-    /// Its type in the function.
+    /// Type of such an element in the generated function.
     pub fn on_numbers(self, number: &Ident) -> TokenStream {
         match self {
             Elements::Numbers => quote!(#number),
@@ -67,21 +67,21 @@ impl Elements {
     }
 }
 
-/// Form of a kernel: what its function is written over.
+/// Form of a kernel: the kind of values that its function computes with.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Form {
-    /// Numbers.
+    /// Single numbers (elementwise kernel).
     #[default]
     Map,
-    /// Index of the result element, and fields.
+    /// Index of the result element, and fields (whole tensors read by index).
     Index,
-    /// Rows.
+    /// Whole rows.
     Row,
-    /// Tiles.
+    /// Whole matrices (tiles).
     Tile,
 }
 
-/// Result of a kernel.
+/// Result type of a kernel.
 pub(super) enum Given {
     One(Kind),
     /// A row.
@@ -125,7 +125,7 @@ impl Given {
         }
     }
 
-    /// Its type in the function.
+    /// Type of the result in the generated function.
     pub fn on_numbers(&self, number: &Ident) -> TokenStream {
         match self {
             Given::One(Kind::Int) => quote!(::thalweg::kernel::Int<#number>),
@@ -147,7 +147,7 @@ impl Given {
         }
     }
 
-    /// Its type in a call on tensors.
+    /// Type of the result in a call on tensors.
     pub fn on_tensors(&self) -> TokenStream {
         match self {
             Given::One(_) | Given::Row | Given::Tile(_) => quote!(::thalweg::Tensor),
@@ -162,7 +162,7 @@ impl Given {
         }
     }
 
-    /// Whether it contains integers or bools, which may be given as plain values.
+    /// Whether the result contains integers or bools, which the function may return as plain values.
     pub fn has_plain(&self) -> bool {
         match self {
             Given::One(kind) => matches!(kind, Kind::Int | Kind::Mask),
@@ -173,7 +173,7 @@ impl Given {
     }
 }
 
-/// Kind of an operand type.
+/// Returns the kind of an operand of this type; `None` if it is no operand type.
 fn kind(ty: &Type, number: &Ident) -> Option<Kind> {
     let ident = match ty {
         Type::Path(path) if path.qself.is_none() => path.path.get_ident()?,
@@ -202,7 +202,7 @@ fn is_real<'a>(mut bounds: impl Iterator<Item = &'a TypeParamBound>) -> bool {
     bounds.any(|b| matches!(b, TypeParamBound::Trait(t) if t.path.segments.last().is_some_and(|s| s.ident == "Real")))
 }
 
-/// Reads the signature; `None` if it is not that of a kernel.
+/// Parses the signature; `None` if it is not that of a kernel.
 pub(super) fn read(function: &ItemFn, form: Form, errors: &mut Errors) -> Option<Signature> {
     let sig = &function.sig;
     let plain = "a kernel is a plain function";
@@ -274,7 +274,7 @@ pub(super) fn read(function: &ItemFn, form: Form, errors: &mut Errors) -> Option
     Some(Signature { number, constants, parameters, result })
 }
 
-/// Context of a parameter.
+/// Context in which a parameter is parsed.
 struct Of<'a> {
     number: &'a Ident,
     /// Form of the kernel.
@@ -282,7 +282,7 @@ struct Of<'a> {
     first: bool,
 }
 
-/// Kind and rank of an index parameter or field.
+/// Returns the kind and rank of an index parameter or field; `None` for other types.
 fn by_place(ty: &Type, of: &Of<'_>) -> Option<(Kind, TokenStream)> {
     match ty {
         Type::Array(array) if of.first => {
@@ -307,13 +307,13 @@ fn is_row(ty: &Type) -> bool {
     is_named(ty, "Row")
 }
 
-/// Whether a type has this name, as `Row<..>` and `Tile<..>`.
+/// Whether a type is `name<..>`, such as `Row<..>` or `Tile<..>`.
 fn is_named(ty: &Type, name: &str) -> bool {
     let Type::Path(path) = ty else { return false };
     path.path.segments.last().is_some_and(|s| s.ident == name && !s.arguments.is_empty())
 }
 
-/// Element type of `Tile<F>`, `Tile<F, i32>`, `Tile<F, bool>`.
+/// Returns the element type of `Tile<F>`, `Tile<F, i32>` or `Tile<F, bool>`; `None` for other types.
 fn tile(ty: &Type, number: &Ident) -> Option<Elements> {
     let Type::Path(path) = ty else { return None };
     let last = path.path.segments.last().filter(|s| s.ident == "Tile")?;

@@ -1,4 +1,4 @@
-//! The macro on random tokens, and its output.
+//! Tests of the macro: on random tokens, and of its output.
 
 use super::expand;
 use proc_macro2::TokenStream;
@@ -54,7 +54,7 @@ fn no_tokens_make_it_panic() {
     assert!(kernels > 2_000, "only {kernels} of them were kernels");
 }
 
-/// Random statements, about half of which parse.
+/// Generates random statements, about half of which parse.
 fn statements(rng: &mut fastrand::Rng, depth: usize) -> String {
     let mut text = String::new();
     for _ in 0..rng.usize(..4) {
