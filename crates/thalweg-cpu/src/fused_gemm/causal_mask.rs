@@ -1,18 +1,19 @@
-//! Causal masks of attention weights: the number of leading keys that a block of rows sees, if a mask compares
+//! Causal masks of attention: the number of leading keys that a block of query rows attends to, if a mask compares
 //! positions.
 //!
-//! In: the bodies of a product of weights, and the scalars of a launch. Out: the number of leading keys that a block of
-//! rows sees. Neither scores nor weights of the other keys are computed, and their values are not read. They would only
-//! add zeros at the end of sums, which changes no bits, unless a value is not finite.
+//! In: the bodies that compute attention weights, and the scalars of a launch. Out: the number of leading keys that a
+//! block of rows attends to. Neither scores nor weights of the other keys are computed, and their values are not read:
+//! they would only add zeros at the end of sums, which changes no bits, unless a value is not finite.
 
 use std::ops::Range;
 use thalweg_ir::{DType, Scalar};
 use thalweg_kernel::{Body, Contraction, ContractionGeometry, causal_mask_of, exponentiated};
 
-/// Granularity in which keys are skipped: whole panels of a product, whole vectors of a row.
+/// Granularity, in keys, in which keys are skipped: whole panels of a GEMM, whole vectors of a row.
 const KEYS: usize = 64;
 
-/// Bodies that may contain a causal mask, found once per kernel.
+/// Bodies that compute the attention weights and may contain a causal mask, found once per kernel; `None` if the kernel
+/// is no attention.
 #[derive(Debug)]
 pub(super) struct Masks(Option<Vec<Body>>);
 
@@ -21,7 +22,8 @@ impl Masks {
         Masks(exponentiated(c))
     }
 
-    /// Mask of a launch. `scalars` are those of the producer GEMM's epilogue, and those of the weights.
+    /// Computes the mask of a launch. `scalars` are those of the epilogue of the producer GEMM (scores), and those of
+    /// the body that computes the weights.
     pub(super) fn visible_keys(&self, g: &ContractionGeometry, scalars: [&[u64]; 2]) -> VisibleKeys {
         let keys = g.product.k;
         let ahead = self.0.as_ref().and_then(|bodies| {
@@ -41,7 +43,7 @@ impl Masks {
     }
 }
 
-/// Number of leading keys that the rows of a launch attend to.
+/// Causal mask of a launch: each query row attends to a number of leading keys.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct VisibleKeys {
     /// Offset of the diagonal: row `r` attends to the keys below `r + ahead`; `None` without a mask.
@@ -51,9 +53,9 @@ pub(super) struct VisibleKeys {
 }
 
 impl VisibleKeys {
-    /// Number of leading keys for which these rows need scores.
+    /// Number of leading keys for which a block of rows needs scores, rounded up to [`KEYS`].
     pub(super) fn of(&self, rows: &Range<usize>) -> usize {
-        // A row that sees no keys is NaN; a block with such a row is computed whole.
+        // A row that attends to no keys is NaN; a block with such a row is computed whole.
         let all = |ahead: &i64| rows.start as i64 + ahead > 0;
         let Some(ahead) = self.ahead.filter(all) else { return self.keys };
         let last = (rows.end as i64 - 1 + ahead) as usize;

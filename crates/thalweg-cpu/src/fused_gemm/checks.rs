@@ -1,4 +1,4 @@
-//! Checks of a launch before anything runs, and the offsets of the matrices of a batch.
+//! Checks of a contraction's launch before anything runs, and the offsets of the matrices of a batch.
 
 use thalweg_ir::DType;
 use thalweg_kernel::MatmulGeometry;
@@ -25,7 +25,7 @@ pub(super) fn check_factor(n: usize, dtype: DType, p: &MatmulGeometry, operand: 
     );
 }
 
-/// Panics if a result overlaps a buffer that A or B is read from, since that is read again after the first tile is
+/// Panics if a result overlaps a buffer that A or B is read from: operands are still read after the first tile is
 /// written.
 pub(super) fn check_disjoint(factors: &[&Buffer], results: &[&Buffer]) {
     let range = |b: &Buffer| (b.address() as usize, b.address() as usize + b.bytes());
@@ -34,7 +34,7 @@ pub(super) fn check_disjoint(factors: &[&Buffer], results: &[&Buffer]) {
     }
 }
 
-/// Address that the accumulators are stored to if they are the result; checked to have space for them.
+/// Returns the address of the result buffer, for a contraction without epilogue; panics if the buffer is too small.
 pub(super) fn result(dtype: DType, p: &MatmulGeometry, operand: &Buffer) -> *mut u8 {
     let mut sizes = p.batch.iter().map(|d| d.0).chain([p.m, p.n, dtype.size()]);
     let bytes = sizes.try_fold(1usize, usize::checked_mul);

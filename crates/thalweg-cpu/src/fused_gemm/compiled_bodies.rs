@@ -1,4 +1,4 @@
-//! Compiled bodies of a contraction, and their launches on rectangles.
+//! Compiled prologue and epilogue bodies of a contraction, and their launches on rectangles.
 //!
 //! In: a rectangle of a body's domain, and the addresses of operands that are blocks or tiles. Out: launches of map or
 //! row programs on the calling thread, checked like all others.
@@ -15,14 +15,14 @@ use thalweg_ir::DType;
 use thalweg_kernel::{Body, Geometry, Kernel, Local, Rectangle, TileGeometry, bodies};
 use thalweg_runtime::{Allocation, Buffer, Program, ProgramInfo};
 
-/// Compiled bodies of a contraction.
+/// Compiled bodies of a contraction: the prologues of A and B, and the epilogue.
 #[derive(Debug)]
 pub(super) struct CompiledBodies {
     pub(super) factors: [Option<CompiledBody>; 2],
     pub(super) epilogue: Option<CompiledBody>,
 }
 
-/// A body that runs on rectangles: one program per box, or a row program.
+/// A compiled body that runs on rectangles of its domain: one map program per box, or a row program.
 #[derive(Debug)]
 pub(super) struct CompiledBody {
     pub(super) programs: Programs,
@@ -35,7 +35,7 @@ pub(super) enum Programs {
     Rows(Box<RowsProgram>),
 }
 
-/// One launch of a body.
+/// A body with its operands and scalars, to be launched on rectangles.
 pub(super) struct Job<'a> {
     pub(super) part: &'a CompiledBody,
     pub(super) tiles: &'a TileGeometry,
@@ -45,8 +45,8 @@ pub(super) struct Job<'a> {
     pub(super) failed: &'a AtomicBool,
 }
 
-/// Operand that is a block or tile in scratch memory: its index, the address of its first element, and elements between
-/// rows.
+/// Operand that is a block or tile in scratch memory: its index, the address of its first element, the stride between
+/// its rows in elements (`pitch`), and its dtype.
 #[derive(Clone, Copy)]
 pub(super) struct Near {
     pub(super) operand: u16,
@@ -76,7 +76,7 @@ impl CompiledBody {
 }
 
 impl Job<'_> {
-    /// Computes a rectangle, with some operands in scratch memory.
+    /// Runs the body on a rectangle, with the operands `near` in scratch memory.
     ///
     /// # Safety
     /// Each of `near` has as many rows of elements as the rectangle, and nobody else uses them meanwhile.
@@ -98,7 +98,7 @@ impl Job<'_> {
         }
     }
 
-    /// Launches the body on a rectangle; false if an index was out of range.
+    /// Launches the body on a rectangle; returns false if an index was out of range.
     pub(super) fn launch(&self, of: &Rectangle, operands: &[&Buffer], locals: &[Local]) -> bool {
         match &self.part.programs {
             Programs::Rows(rows) => self.tiles.row_launches(of, &self.part.bodies[0], locals).into_iter().all(|g| {

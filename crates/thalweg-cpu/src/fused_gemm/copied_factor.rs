@@ -1,5 +1,6 @@
-//! Matrix operands that are copied: if a prologue body only loads an element and stores it, the operand is in memory
-//! after all, with several dimensions of lines and terms, and with a constant border if it was padded.
+//! Recognition of matrix operands whose prologue only copies: if the body only loads an element and stores it, the
+//! operand can be packed from memory directly. It then has several dimensions of lines and terms (the windows of a
+//! convolution), and a constant border if it was padded.
 //!
 //! In: the launch of a prologue. Out: the memory layout of the operand's elements, checked against the buffer's bytes.
 //! Bytes converted to i32 also count as being in memory, for products of bytes.
@@ -9,11 +10,11 @@ use crate::gemm::{Grid, Limit};
 use thalweg_ir::DType;
 use thalweg_kernel::{AccessGeometry, Bordered, Copied, Node, copied, widened_bytes};
 
-/// Maximum stride between lines that are packed one by one from memory.
+/// Maximum stride between lines, in elements, at which lines are packed directly from memory.
 const MAX_LINE_STRIDE: usize = 4;
 
-/// Memory layout of a matrix operand for these batches. `None` unless its body (whose rows are lines or terms) only
-/// copies elements, and adjacent lines are near each other or adjacent terms are contiguous.
+/// Returns the memory layout of a matrix operand for these batches. `None` unless its body (whose rows are lines or
+/// terms) only copies elements, and adjacent lines are near each other or adjacent terms are contiguous.
 pub(super) fn grid(
     job: &Job<'_>,
     terms_last: bool,

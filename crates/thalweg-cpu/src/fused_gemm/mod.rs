@@ -35,9 +35,9 @@ use std::sync::atomic::AtomicBool;
 use thalweg_kernel::{Contraction, ContractionGeometry, Geometry, Inner, Kernel, Moved, Precision, Rectangle};
 use thalweg_runtime::{Buffer, Error, Program, ProgramInfo};
 
-/// Nanoseconds per multiply-add on one thread.
+/// Estimated nanoseconds per multiply-add on one thread.
 const NS_PER_MULTIPLY: f64 = 0.03;
-/// Nanoseconds per byte packed.
+/// Estimated nanoseconds per byte of packed B operands, on one thread.
 const NS_PER_PACKED_BYTE: f64 = 0.1;
 
 /// A compiled contraction.
@@ -45,7 +45,7 @@ const NS_PER_PACKED_BYTE: f64 = 0.1;
 pub struct ContractionProgram {
     kernel: Contraction,
     parts: CompiledBodies,
-    /// Compiled bodies of the producer GEMM that operand A is computed from.
+    /// Compiled bodies of the producer GEMM from which operand A is computed (scores of attention), if there is one.
     inner: Option<CompiledBodies>,
     masks: Masks,
     isa: Choice,
@@ -112,7 +112,7 @@ impl ContractionProgram {
         if failed.into_inner() { Err(OutOfRange.into()) } else { Ok(()) }
     }
 
-    /// Runs all products in one call; the driver chooses their tiles.
+    /// Runs all products in one GEMM call, which chooses the tiles.
     fn run_tiles(&self, g: &ContractionGeometry, level: &Level<'_>, store: *mut u8) {
         let p = &g.product;
         let dtype = self.kernel.accumulator();
@@ -252,7 +252,7 @@ impl ContractionProgram {
         });
     }
 
-    /// Causal mask of the launch, if operand A is attention weights.
+    /// Determines the causal mask of a launch, if operand A is attention weights.
     fn visible_keys(&self, g: &ContractionGeometry, level: &Level<'_>, inner: Option<&Level<'_>>) -> VisibleKeys {
         let epilogue = inner.and_then(|i| i.epilogue.as_ref()).map_or(&[][..], |e| e.job.scalars);
         let weights = match &level.factors[0] {
@@ -321,17 +321,17 @@ impl Program for ContractionProgram {
     }
 }
 
-/// Producer GEMM that operand A is computed from; `None` if there is none.
+/// Returns the producer GEMM from which operand A is computed; `None` if there is none.
 fn inner_of(c: &Contraction) -> Option<&Inner> {
     c.factors[0].as_ref().and_then(|f| f.inner.as_deref())
 }
 
-/// Arithmetic of a contraction's product: dtype, and whether the order of sums is free.
+/// Element type and order of sums of a contraction's GEMM.
 fn numbers(c: &Contraction) -> Numbers {
     Numbers { dtype: c.dtype, free: free(c), bytes: None }
 }
 
-/// Whether accumulators of a contraction may be summed in any order.
+/// Whether the sums of a contraction may be computed in another order (see [`Numbers::free`]).
 fn free(c: &Contraction) -> bool {
     c.precision != Precision::Ordered
 }

@@ -16,17 +16,18 @@ use thalweg_ir::DType;
 use thalweg_kernel::{Contraction, ContractionGeometry, FactorOrder, MatmulGeometry, Rectangle, accumulator};
 use thalweg_runtime::Buffer;
 
-/// Engine and threads that run the products of a block.
+/// Engine and thread pool that run the GEMMs of a block of rows.
 pub(super) type Engine<'a> = (Choice, &'a Threads);
 
 /// Source of a matrix operand (A or B).
 pub(super) enum Source<'a> {
     Memory(&'a Buffer),
-    /// Computed by a body that iterates over the operand's points, or over those of its transpose.
+    /// Computed by a body, whose domain is the operand's matrix or its transpose.
     Computed(Job<'a>, FactorOrder),
 }
 
-/// Block of one product: a range of rows, the number of leading columns, and the number of leading terms.
+/// Block of one product of the batch: a range of rows, and the numbers of leading columns and leading terms that are
+/// computed.
 #[derive(Clone)]
 pub(super) struct Rows {
     pub(super) batch: usize,
@@ -35,15 +36,16 @@ pub(super) struct Rows {
     pub(super) terms: usize,
 }
 
-/// One product of a contraction, with the sources of A and B and its epilogue.
+/// One GEMM of a contraction (the main one, or the producer of operand A), with the sources of A and B and its
+/// epilogue.
 pub(super) struct Level<'a> {
     pub(super) dtype: DType,
-    /// Whether the order of its sums is free.
+    /// Whether sums may be computed in another order (see [`Numbers::free`]).
     pub(super) free: bool,
     pub(super) product: &'a MatmulGeometry,
     pub(super) factors: [Source<'a>; 2],
     pub(super) epilogue: Option<After<'a>>,
-    /// Packed B operands of the current group of products.
+    /// Packed B operands of the current group of products, if they are packed beforehand.
     pub(super) packed: Option<Packed>,
 }
 
@@ -60,13 +62,13 @@ impl Packed {
         self.first.get().wrapping_add(batch % self.products * self.packing.bytes())
     }
 
-    /// Packed B of one product.
+    /// Returns the packed operand B of one product.
     fn factor(&self, batch: usize) -> Factor<'static> {
         Factor::Packed { first: self.at(batch), n: self.packing.n, k: self.packing.k }
     }
 }
 
-/// Epilogue of a product, with its launch arguments.
+/// Epilogue of a GEMM, with its launch arguments.
 pub(super) struct After<'a> {
     pub(super) job: Job<'a>,
     /// Index of the epilogue's operand that holds the accumulators (`sums`), and of the first operand that it writes
@@ -76,7 +78,7 @@ pub(super) struct After<'a> {
     pub(super) along: bool,
 }
 
-/// Operands and scalars of a launch, consumed in order.
+/// Operands and scalars of a launch that are not yet consumed; each body takes its own from the front.
 pub(super) struct Arguments<'a> {
     pub(super) operands: &'a [&'a Buffer],
     /// Placeholder buffer for operands that are blocks in scratch memory.
@@ -98,7 +100,7 @@ impl<'a> Arguments<'a> {
         now
     }
 
-    /// Builds the level of a product, and that of the producer GEMM that operand A is computed from.
+    /// Builds the level of a GEMM, and that of the producer GEMM from which operand A is computed, if there is one.
     pub(super) fn level(
         &mut self,
         c: &Contraction,
@@ -147,7 +149,7 @@ impl Level<'_> {
         Numbers { dtype: self.dtype, free: self.free, bytes: None }
     }
 
-    /// Packing of B for several blocks of rows; `None` for products of one column, which read B in place.
+    /// Returns how B is packed for several blocks of rows; `None` for products of one column, which read B in place.
     pub(super) fn packing(&self, isa: Choice) -> Option<Packing> {
         let (n, k) = (self.product.n, self.product.k);
         (n > 1 && k > 0).then_some(Packing { numbers: self.numbers(), n, k, isa })
@@ -178,18 +180,18 @@ impl Level<'_> {
         unsafe { job.run(&of, &[Near { operand, at: to, pitch, dtype: self.dtype }]) }
     }
 
-    /// Operand `n` as a computed one, with its memory layout if its body only copies.
+    /// Describes operand `n` as computed by `write`, with its memory layout if its body only copies.
     pub(super) fn computed<'f>(&self, n: usize, write: Write<'f>, grid: Option<&'f Grid>) -> Factor<'f> {
         Factor::Computed { write, terms_last: self.terms_last(n), grid }
     }
 
-    /// Whether the rows of the body of operand `n` are lines.
+    /// Whether the rows of the domain of operand `n`'s body are lines (rows of A, columns of B) instead of terms.
     fn terms_last(&self, n: usize) -> bool {
         let turned = matches!(self.factors[n], Source::Computed(_, FactorOrder::Turned));
         (n == 0) != turned
     }
 
-    /// Operand `n` of one product, from line `first` on; `None` if it is not in memory.
+    /// Returns operand `n` of one product as a strided matrix, from line `first` on; `None` if it is not in memory.
     pub(super) fn in_memory<'f>(&self, n: usize, batch: usize, first: usize) -> Option<Factor<'f>> {
         let Source::Memory(operand) = self.factors[n] else { return None };
         let p = self.product;
@@ -199,7 +201,7 @@ impl Level<'_> {
         Some(Factor::Strided { first, batch: vec![], line, term })
     }
 
-    /// Memory layout of operand `n` of these products, if its body only copies it.
+    /// Returns the memory layout of operand `n` of these products, if its body only copies elements without conversion.
     fn grid(&self, n: usize, batches: Range<usize>) -> Option<Grid> {
         self.lying(n, batches).filter(|grid| grid.dtype == self.dtype)
     }
@@ -220,19 +222,20 @@ impl Level<'_> {
         }
     }
 
-    /// Memory layout of the elements that the body of operand `n` copies or converts.
+    /// Returns the memory layout of the elements that the body of operand `n` copies or converts; `None` if it
+    /// computes.
     fn lying(&self, n: usize, batches: Range<usize>) -> Option<Grid> {
         let Source::Computed(job, _) = &self.factors[n] else { return None };
         grid(job, self.terms_last(n), self.dtype, batches.map(|batch| batch_number(self.product, n, batch)))
     }
 
-    /// Block of these rows with all columns and terms.
+    /// Returns the block of these rows with all columns and terms.
     pub(super) fn rows(&self, batch: usize, rows: Range<usize>) -> Rows {
         Rows { batch, rows, columns: self.product.n, terms: self.product.k }
     }
 
-    /// Computes some rows of a product into `to`, densely: the results of its epilogue, or, without one, the
-    /// accumulators in their dtype.
+    /// Computes some rows of a product and stores them densely at `to`: the results of the epilogue, or, without an
+    /// epilogue, the accumulators in their dtype.
     pub(super) fn near(&self, of: &Rows, to: *mut u8, (isa, alone): Engine<'_>) {
         let Some(after) = &self.epilogue else { return self.sums(of, None, to, (isa, alone)) };
         let (batch, start, n, to) = (of.batch, of.rows.start, of.columns, Shared(to));
@@ -255,8 +258,8 @@ impl Level<'_> {
         self.run(of, None, Finish::Tiles(&finish), (isa, alone));
     }
 
-    /// Computes the accumulators of some rows of a product into `to`, densely, in their dtype. Operand A is `left`, or
-    /// the level's own.
+    /// Computes the accumulators of some rows of a product and stores them densely at `to`, in their dtype. `left`
+    /// replaces operand A of the level, if given.
     pub(super) fn sums(&self, of: &Rows, left: Option<Factor<'_>>, to: *mut u8, (isa, alone): Engine<'_>) {
         let to = Shared(to);
         let (dtype, n) = (accumulator(self.dtype), of.columns);

@@ -1,5 +1,5 @@
-//! Memory traffic of contractions: factors and results in memory, and the operands of their bodies. Panels, tiles and
-//! blocks of rows stay in private caches.
+//! Memory traffic of fused contractions: matrix operands and results in memory, and the operands of prologues and
+//! epilogues. Panels, tiles and blocks of rows are assumed to stay in private caches.
 
 use super::inner_of;
 use crate::hardware::PRIVATE_CACHE;
@@ -7,7 +7,7 @@ use crate::prepare::prepare;
 use crate::traffic;
 use thalweg_kernel::{Contraction, ContractionGeometry, Kernel, MatmulGeometry, Moved, TileGeometry, bodies};
 
-/// Memory traffic of a launch.
+/// Memory traffic of a launch of a contraction.
 pub(super) fn moves(c: &Contraction, g: &ContractionGeometry) -> Moved {
     let mut moved = product_moves(c, g);
     let mut add = |c: &'_ Contraction, g: &'_ ContractionGeometry| {
@@ -32,8 +32,8 @@ pub(super) fn moves(c: &Contraction, g: &ContractionGeometry) -> Moved {
     moved
 }
 
-/// Traffic of the products themselves: operands A and B in memory, and the result if it is the accumulators. Blocks of
-/// rows reread B, unless it stays cached.
+/// Traffic of the GEMMs without their bodies: operands A and B in memory, and the result if there is no epilogue. Each
+/// block of rows reads B again, unless B stays cached.
 fn product_moves(c: &Contraction, g: &ContractionGeometry) -> Moved {
     let (p, size) = (&g.product, c.dtype.size());
     let again = if c.takes_rows() { p.m.div_ceil(g.rows_at_a_time(c)) } else { 1 };
@@ -43,7 +43,7 @@ fn product_moves(c: &Contraction, g: &ContractionGeometry) -> Moved {
     Moved { read: read as u64, written: written as u64, ..Moved::default() }
 }
 
-/// Bytes of A and B read from memory; B is read `again` times if it does not stay cached.
+/// Number of bytes of A and B that are read from memory; B is read `again` times if it does not stay cached.
 fn factors_read(c: &Contraction, p: &MatmulGeometry, again: usize) -> usize {
     let size = c.dtype.size();
     let factor = |n: usize| {
@@ -56,7 +56,7 @@ fn factors_read(c: &Contraction, p: &MatmulGeometry, again: usize) -> usize {
     (0..2).filter(|&n| c.factors[n].is_none()).map(factor).sum()
 }
 
-/// Traffic of a body that runs on rectangles; operands in `near` stay cached.
+/// Traffic of a prologue or epilogue body; operands in `near` stay cached and do not count.
 fn part_moves(kernel: &Kernel, tiles: &TileGeometry, near: &[u16]) -> Moved {
     let boxes = bodies(kernel).iter().zip(&tiles.boxes).filter(|(_, part)| part.geometry.points() > 0);
     boxes.map(|(b, part)| traffic::map(&prepare(b), &part.geometry, near)).sum()

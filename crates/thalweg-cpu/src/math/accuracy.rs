@@ -12,9 +12,9 @@ use thalweg_ir::{DType, ElementOp};
 /// The measured error of one function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Accuracy {
-    /// Operation.
+    /// Operation that the function computes.
     pub op: ElementOp,
-    /// Dtype of the function.
+    /// Dtype of argument and result.
     pub dtype: DType,
     /// Maximum error, in ulp of the exact result. Infinite if a special value (NaN, infinity, the sign of a zero) is
     /// wrong.
@@ -27,7 +27,7 @@ pub struct Accuracy {
     pub guarded: f64,
 }
 
-/// The unary f32 functions, with the ulp bound that each keeps for all 2³² arguments.
+/// Maximum error in ulp of each unary f32 function, for all 2³² arguments.
 pub const BOUNDS_F32: &[(ElementOp, f64)] = &[
     (ElementOp::Exp, 2.0),
     (ElementOp::Exp2, 2.0),
@@ -44,7 +44,7 @@ pub const BOUNDS_F32: &[(ElementOp, f64)] = &[
     (ElementOp::Erfc, 5.0),
 ];
 
-/// One f32 ulp at `exact`, as f64.
+/// Size of an f32 ulp at the value `exact`.
 fn ulp_f32(exact: f64) -> f64 {
     let exponent = ((exact.to_bits() >> 52) & 0x7ff) as i32 - 1023;
     let e = exponent.clamp(-126, 127) - 23;

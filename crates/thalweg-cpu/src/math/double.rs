@@ -1,4 +1,5 @@
-//! The f64 functions, on D lanes. They follow the scheme of [`super::single`]; only the differences are explained here.
+//! Math functions on f64 lanes (type `D` of a machine). They follow the scheme of [`super::single`]; only the
+//! differences are explained here.
 
 use super::coefficients::*;
 use crate::machine::Machine;
@@ -6,7 +7,7 @@ use std::f64::consts::{FRAC_1_PI, FRAC_PI_2, FRAC_PI_4, LOG2_E};
 
 const MAGIC: f64 = 6_755_399_441_055_744.0;
 const SQRT_HALF_BITS: i64 = 0x3fe6_a09e_667f_3bcd;
-/// Sines and cosines of larger arguments take the slow path.
+/// Maximum magnitude of an argument of the sine and cosine; larger ones take the slow path.
 pub const SIN_LIMIT: f64 = 1e9;
 
 #[inline(always)]
@@ -36,7 +37,7 @@ fn by_ln2<M: Machine>(m: &mut M, x: M::D) -> (M::D, M::D) {
     (n, m.d_fnma(n, lo, r))
 }
 
-/// `eˣ`
+/// Exponential `eˣ`.
 #[inline(always)]
 pub fn exp<M: Machine>(m: &mut M, x: M::D) -> M::D {
     let x = clamp(m, -746.0, x, 710.0);
@@ -45,7 +46,7 @@ pub fn exp<M: Machine>(m: &mut M, x: M::D) -> M::D {
     m.d_scale(p, n)
 }
 
-/// `2ˣ`
+/// Exponential to base 2, `2ˣ`.
 #[inline(always)]
 pub fn exp2<M: Machine>(m: &mut M, x: M::D) -> M::D {
     let x = clamp(m, -1080.0, x, 1025.0);
@@ -55,7 +56,7 @@ pub fn exp2<M: Machine>(m: &mut M, x: M::D) -> M::D {
     m.d_scale(p, n)
 }
 
-/// `eʳ - 1` of a reduced r.
+/// Computes `eʳ - 1` for a reduced argument, |r| ≤ ln 2 / 2.
 #[inline(always)]
 fn expm1_reduced<M: Machine>(m: &mut M, r: M::D) -> M::D {
     let q = poly(m, r, &D_EXPM1);
@@ -63,7 +64,7 @@ fn expm1_reduced<M: Machine>(m: &mut M, r: M::D) -> M::D {
     m.d_fma(r2, q, r)
 }
 
-/// `eˣ - 1`
+/// Exponential minus 1, `eˣ - 1`.
 #[inline(always)]
 pub fn expm1<M: Machine>(m: &mut M, x: M::D) -> M::D {
     let t = clamp(m, -40.0, x, 710.0);
@@ -87,8 +88,8 @@ fn to_float<M: Machine>(m: &mut M, l: M::L) -> M::D {
     m.d_sub(sum, magic)
 }
 
-/// Exponent that scales the positive lanes with these bits into `[√½, √2)`: as a shifted field, and as a float. There
-/// is no arithmetic shift of i64 lanes, so the field is made positive first.
+/// Returns the exponent that scales positive lanes with these bits into `[√½, √2)`, as a shifted exponent field and as
+/// a float. There is no arithmetic shift of i64 lanes, so the field is made positive first.
 #[inline(always)]
 fn exponent<M: Machine>(m: &mut M, bits: M::L) -> (M::L, M::D) {
     let (half, bias, bias_field) = (m.l(SQRT_HALF_BITS - (1024 << 52)), m.l(1024), m.l(1024 << 52));
@@ -152,7 +153,7 @@ fn log_of<M: Machine>(m: &mut M, f: M::D, e: M::D) -> M::D {
     m.d_fma(e, hi, t)
 }
 
-/// Natural logarithm
+/// Natural logarithm.
 #[inline(always)]
 pub fn log<M: Machine>(m: &mut M, x: M::D) -> M::D {
     let (f, e) = split(m, x);
@@ -184,7 +185,7 @@ pub fn log2<M: Machine>(m: &mut M, x: M::D) -> M::D {
     log_specials(m, y, x, 0.0)
 }
 
-/// `log(1 + x)`
+/// Natural logarithm of `1 + x`.
 #[inline(always)]
 pub fn log1p<M: Machine>(m: &mut M, x: M::D) -> M::D {
     let one = m.d(1.0);
@@ -235,7 +236,7 @@ fn guard_far<M: Machine>(m: &mut M, x: M::D) {
     m.guard(far);
 }
 
-/// Sine
+/// Sine of an angle in radians; arguments above [`SIN_LIMIT`] are guarded.
 #[inline(always)]
 pub fn sin<M: Machine>(m: &mut M, x: M::D) -> M::D {
     guard_far(m, x);
@@ -246,7 +247,7 @@ pub fn sin<M: Machine>(m: &mut M, x: M::D) -> M::D {
     signed_sin(m, r, t)
 }
 
-/// Cosine
+/// Cosine of an angle in radians; arguments above [`SIN_LIMIT`] are guarded.
 #[inline(always)]
 pub fn cos<M: Machine>(m: &mut M, x: M::D) -> M::D {
     guard_far(m, x);
@@ -289,7 +290,7 @@ pub fn atan<M: Machine>(m: &mut M, x: M::D) -> M::D {
     m.d_copysign(y, x)
 }
 
-/// Hyperbolic tangent
+/// Hyperbolic tangent.
 #[inline(always)]
 pub fn tanh<M: Machine>(m: &mut M, x: M::D) -> M::D {
     let (one, two, top) = (m.d(1.0), m.d(2.0), m.d(20.0));
@@ -306,7 +307,7 @@ pub fn tanh<M: Machine>(m: &mut M, x: M::D) -> M::D {
     m.d_copysign(y, x)
 }
 
-/// `1/(1 + e⁻ˣ)`
+/// Logistic function `1/(1 + e⁻ˣ)`.
 #[inline(always)]
 pub fn sigmoid<M: Machine>(m: &mut M, x: M::D) -> M::D {
     let x = clamp(m, -746.0, x, 40.0);
@@ -319,7 +320,7 @@ pub fn sigmoid<M: Machine>(m: &mut M, x: M::D) -> M::D {
     m.d_div(s, d)
 }
 
-/// The error function: an odd polynomial below 1, `1 - erfc(|x|)` above.
+/// Error function: an odd polynomial for |x| < 1, `1 - erfc(|x|)` above.
 #[inline(always)]
 pub fn erf<M: Machine>(m: &mut M, x: M::D) -> M::D {
     let one = m.d(1.0);
@@ -334,7 +335,7 @@ pub fn erf<M: Machine>(m: &mut M, x: M::D) -> M::D {
     m.d_select(below, near, far)
 }
 
-/// `1 - erf(x)`
+/// Complementary error function `1 - erf(x)`.
 #[inline(always)]
 pub fn erfc<M: Machine>(m: &mut M, x: M::D) -> M::D {
     let a = m.d_abs(x);
@@ -345,8 +346,8 @@ pub fn erfc<M: Machine>(m: &mut M, x: M::D) -> M::D {
     m.d_select(below, rest, y)
 }
 
-/// `erfc(a)` for a non-negative a, and `erfc(top)` for larger a: `e^(-a²)` over `(a + K)/K`, times a polynomial in `(a
-/// - K)/(a + K)`.
+/// Computes `erfc(min(a, top))` for non-negative a: `e^(-a²)` over `(a + K)/K`, times a polynomial in
+/// `(a - K)/(a + K)`.
 #[inline(always)]
 fn erfc_of<M: Machine>(m: &mut M, a: M::D, top: f64) -> M::D {
     let (top, far) = (m.d(top), m.d(ERFC_FAR));
@@ -372,13 +373,13 @@ fn erfc_of<M: Machine>(m: &mut M, a: M::D, top: f64) -> M::D {
     m.d_scale(y, n)
 }
 
-/// Constant K of [`erfc_of`].
+/// Constant K of the rational argument in [`erfc_of`].
 const ERFC_FAR: f64 = 3.75;
 
-/// An unevaluated sum of two numbers, the first of which is the rounded sum (double-double).
+/// Double-double number: an unevaluated sum of two f64, the first of which is the rounded sum.
 type Sum<M> = (<M as Machine>::D, <M as Machine>::D);
 
-/// Product of two sums, accurate to about 2⁻¹⁰⁰.
+/// Product of two double-double numbers, with a relative error of about 2⁻¹⁰⁰.
 #[inline(always)]
 fn product<M: Machine>(m: &mut M, (a, a_lo): Sum<M>, (b, b_lo): Sum<M>) -> Sum<M> {
     let hi = m.d_mul(a, b);
@@ -388,7 +389,7 @@ fn product<M: Machine>(m: &mut M, (a, a_lo): Sum<M>, (b, b_lo): Sum<M>) -> Sum<M
     (hi, m.d_fma(a_lo, b, lo))
 }
 
-/// Sum of two sums, the first of which is 0 or larger in magnitude.
+/// Sum of two double-double numbers, the first of which is 0 or larger in magnitude than the second.
 #[inline(always)]
 fn add_double<M: Machine>(m: &mut M, (a, a_lo): Sum<M>, (b, b_lo): Sum<M>) -> Sum<M> {
     let hi = m.d_add(a, b);
@@ -398,7 +399,7 @@ fn add_double<M: Machine>(m: &mut M, (a, a_lo): Sum<M>, (b, b_lo): Sum<M>) -> Su
     (hi, m.d_add(lo, left))
 }
 
-/// `log₂` of a positive finite x as a sum, accurate to about 2⁻⁶⁴.
+/// Logarithm to base 2 of a positive finite x as a double-double number, accurate to about 2⁻⁶⁴.
 #[inline(always)]
 fn log2_sum<M: Machine>(m: &mut M, x: M::D) -> Sum<M> {
     let (f, e) = split(m, x);
@@ -431,7 +432,7 @@ fn log2_sum<M: Machine>(m: &mut M, x: M::D) -> Sum<M> {
     (sum, m.d_sub(lo, back))
 }
 
-/// `xʸ`, with every special case of IEEE 754.
+/// Power `xʸ`, with every special case of IEEE 754.
 #[inline(always)]
 pub fn pow<M: Machine>(m: &mut M, x: M::D, y: M::D) -> M::D {
     let (zero, half, one, inf) = (m.d(0.0), m.d(0.5), m.d(1.0), m.d(f64::INFINITY));

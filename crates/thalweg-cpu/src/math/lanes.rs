@@ -7,7 +7,7 @@
 use super::{ScalarMachine, double, single};
 use thalweg_ir::ElementOp;
 
-/// Whether this machine runs the AVX2 and FMA versions (other processors only have the baseline).
+/// Whether this machine runs the versions of the loops that are compiled for AVX2 and FMA.
 #[inline]
 pub fn has_fma() -> bool {
     #[cfg(target_arch = "x86_64")]
@@ -16,13 +16,13 @@ pub fn has_fma() -> bool {
     return false;
 }
 
-/// Slow path of a function that guards no lane and has no counterpart in `libm`.
+/// Placeholder slow path of a function that guards no lane (the sigmoid), which `libm` lacks.
 fn unguarded(_: f64) -> f64 {
     unreachable!("sigmoid guards no lane")
 }
 
-/// A function over slices of equal length: argument, second argument (for unary functions the first one again),
-/// results.
+/// Type of a math function over slices of equal length: first argument, second argument (for unary functions, the first
+/// one again), results.
 pub type Lanes<T> = fn(&[T], &[T], &mut [T]);
 
 macro_rules! functions {
@@ -49,7 +49,7 @@ macro_rules! functions {
                 }
             }
 
-            /// Recomputes the lanes that tripped the guard: the loop above only records that there are some.
+            /// Recomputes the guarded lanes by `libm`. The main loop only records that a lane was guarded, not which.
             #[cold]
             fn recompute_guarded(a: &[$t], b: &[$t], out: &mut [$t]) {
                 for i in 0..out.len() {

@@ -1,10 +1,10 @@
 //! Vector math functions: each is written once, generic over a [`Machine`].
 //!
-//! In: lanes of a machine; out: lanes. The emitter records the same instructions that the tile engine and the accuracy
-//! tests compute with [`ScalarMachine`], so the accuracy measured is that of the code emitted. f32 functions
-//! ([`single`]) use only f32 lanes, f64 functions ([`double`]) only D lanes. Bounds are in [`accuracy`] and hold for
-//! every f32 input; NaN gives NaN, signed zeros and infinities are exact, subnormals are never flushed. Lanes that a
-//! function cannot compute (sines of huge arguments) are reported by [`Machine::guard`].
+//! In: lanes of a machine; out: lanes. The emitter records the same operations that the tile engine and the accuracy
+//! tests compute with [`ScalarMachine`], so the measured accuracy is that of emitted code. f32 functions ([`single`])
+//! use only f32 lanes, f64 functions ([`double`]) only f64 lanes. Error bounds are in [`accuracy`] and hold for every
+//! f32 input; NaN gives NaN, signed zeros and infinities are exact, subnormals are never flushed. Lanes that a function
+//! cannot compute (sines of huge arguments) are reported by [`Machine::guard`].
 
 pub mod accuracy;
 mod coefficients;
@@ -25,7 +25,7 @@ pub fn has_f32(op: ElementOp) -> bool {
     matches!(op, Exp | Exp2 | Expm1 | Log | Log2 | Log1p | Sin | Cos | Atan | Tanh | Sigmoid | Erf | Erfc | Pow)
 }
 
-/// The operation on f32 lanes; `None` if there is no function for it.
+/// Computes an operation on f32 lanes; `None` if there is no function for the operation.
 #[inline(always)]
 pub fn element_f32<M: Machine>(m: &mut M, op: ElementOp, x: &[M::F]) -> Option<M::F> {
     use single as s;
@@ -54,7 +54,7 @@ pub fn has_f64(op: ElementOp) -> bool {
     matches!(op, Exp | Exp2 | Expm1 | Log | Log2 | Log1p | Sin | Cos | Atan | Tanh | Sigmoid | Erf | Erfc | Pow)
 }
 
-/// The operation on f64 lanes; `None` if there is no function for it.
+/// Computes an operation on f64 lanes; `None` if there is no function for the operation.
 #[inline(always)]
 pub fn element_f64<M: Machine>(m: &mut M, op: ElementOp, x: &[M::D]) -> Option<M::D> {
     use double as d;

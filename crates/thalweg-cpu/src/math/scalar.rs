@@ -1,9 +1,9 @@
-//! A machine whose lanes are plain numbers.
+//! Machine whose vectors have one lane: it computes with plain numbers.
 
 use crate::machine::Machine;
 
-/// Computes with single numbers; in a loop, the compiler vectorises the arithmetic. If the caller's target features
-/// lack FMA, `fma` is a slow (but correct) library call.
+/// Machine that computes math functions on single numbers; in a loop, the compiler vectorises the arithmetic. If the
+/// caller's target features lack FMA, `fma` is a slow (but correct) library call.
 #[derive(Default, Clone, Copy, Debug)]
 pub struct ScalarMachine {
     /// Whether a lane has requested the slow path since this was last cleared.
@@ -17,7 +17,7 @@ macro_rules! operations {
     )*};
 }
 
-/// `2ⁿ` for integral n in ±1000.
+/// The f64 `2ⁿ`, for integral n in ±1000.
 #[inline(always)]
 fn power_of_two(n: f64) -> f64 {
     // The integer is in the low bits of the sum; the shift moves it to the exponent.
@@ -25,13 +25,13 @@ fn power_of_two(n: f64) -> f64 {
     f64::from_bits(sum.wrapping_add(1023) << 52)
 }
 
-/// `2ⁿ` for integral n in ±126.
+/// The f32 `2ⁿ`, for integral n in ±126.
 #[inline(always)]
 fn power_of_two_f32(n: f32) -> f32 {
     f32::from_bits((n + 12_582_912.0).to_bits().wrapping_add(127) << 23)
 }
 
-/// Clamps `n` to ±`limit`; NaN stays.
+/// Clamps `n` to ±`limit`; NaN stays NaN.
 #[inline(always)]
 fn clamp_f32(n: f32, limit: f32) -> f32 {
     let n = if limit < n { limit } else { n };

@@ -1,4 +1,4 @@
-//! The f32 functions, on f32 lanes only: f64 lanes would halve the width of every kernel that uses one.
+//! Math functions on f32 lanes. They use no f64 lanes, which would halve the number of points per step of every kernel.
 //!
 //! All follow one scheme: clamp so that the integer part stays in range (clamps preserve NaN), reduce the argument,
 //! evaluate a minimax polynomial, reconstruct. `accuracy.rs` measures the errors. Special values need no branch of
@@ -8,16 +8,18 @@ use super::coefficients::*;
 use crate::machine::Machine;
 use std::f32::consts::{FRAC_1_PI, FRAC_PI_2, LOG2_E};
 
-/// Adding and subtracting this rounds to an integer; the lowest bit of the sum is the parity of that integer.
+/// Constant 1.5·2²³ for rounding: adding and subtracting it rounds a float to an integer, and the lowest bit of the sum
+/// is the parity of that integer.
 const MAGIC: f32 = 12_582_912.0;
-/// Error of the float nearest to π/2: how much it exceeds π/2.
+/// Difference between the f32 nearest to π/2 and π/2.
 const FRAC_PI_2_LO: f32 = (FRAC_PI_2 as f64 - std::f64::consts::FRAC_PI_2) as f32;
-/// Bits of `√½`: a mantissa is split so that it lies in `[√½, √2)`.
+/// Bits of the f32 `√½`, the lower bound of the interval `[√½, √2)` into which logarithms scale their argument.
 const SQRT_HALF_BITS: i32 = 0x3f35_04f3;
-/// Sines and cosines of larger arguments take the slow path: three components of π no longer suffice.
+/// Maximum magnitude of an argument of the sine and cosine. Larger ones take the slow path, since three components of π
+/// no longer suffice for argument reduction.
 pub const SIN_LIMIT: f32 = 1e5;
 
-/// Polynomial `c₀ + c₁x + …`, by Horner's rule.
+/// Evaluates the polynomial `c₀ + c₁x + …` by Horner's rule.
 #[inline(always)]
 pub(super) fn poly<M: Machine>(m: &mut M, x: M::F, c: &[f32]) -> M::F {
     let (&last, rest) = c.split_last().expect("a polynomial has a coefficient");
@@ -29,7 +31,7 @@ pub(super) fn poly<M: Machine>(m: &mut M, x: M::F, c: &[f32]) -> M::F {
     acc
 }
 
-/// Clamps `x` to the bounds; NaN stays.
+/// Clamps `x` to `lo..=hi`; NaN stays NaN.
 #[inline(always)]
 fn clamp<M: Machine>(m: &mut M, lo: f32, x: M::F, hi: f32) -> M::F {
     let (lo, hi) = (m.f(lo), m.f(hi));
@@ -48,7 +50,7 @@ fn by_ln2<M: Machine>(m: &mut M, x: M::F) -> (M::F, M::F) {
     (n, m.fnma(n, lo, r))
 }
 
-/// `eˣ`
+/// Exponential `eˣ`.
 #[inline(always)]
 pub fn exp<M: Machine>(m: &mut M, x: M::F) -> M::F {
     let x = clamp(m, -104.0, x, 89.0);
@@ -57,7 +59,7 @@ pub fn exp<M: Machine>(m: &mut M, x: M::F) -> M::F {
     m.scale(p, n)
 }
 
-/// `2ˣ`
+/// Exponential to base 2, `2ˣ`.
 #[inline(always)]
 pub fn exp2<M: Machine>(m: &mut M, x: M::F) -> M::F {
     let x = clamp(m, -151.0, x, 129.0);
@@ -67,7 +69,7 @@ pub fn exp2<M: Machine>(m: &mut M, x: M::F) -> M::F {
     m.scale(p, n)
 }
 
-/// `eˣ - 1`
+/// Exponential minus 1, `eˣ - 1`.
 #[inline(always)]
 pub fn expm1<M: Machine>(m: &mut M, x: M::F) -> M::F {
     let t = clamp(m, -20.0, x, 89.0);
@@ -105,8 +107,8 @@ fn split<M: Machine>(m: &mut M, x: M::F) -> (M::F, M::F) {
     (f, m.select(small, lowered, e))
 }
 
-/// Special values of a logarithm whose argument is `x` outside (0, inf): NaN below 0, -inf at 0, `x` itself at inf and
-/// NaN.
+/// Selects the special values of a logarithm `y` whose argument is 0 at `x = zero_at`: -inf there, NaN below it, and
+/// `x` itself if `x` is +inf or NaN.
 #[inline(always)]
 fn log_specials<M: Machine>(m: &mut M, y: M::F, x: M::F, zero_at: f32) -> M::F {
     let (inf, minus, nan, zero) = (m.f(f32::INFINITY), m.f(f32::NEG_INFINITY), m.f(f32::NAN), m.f(zero_at));
@@ -118,7 +120,7 @@ fn log_specials<M: Machine>(m: &mut M, y: M::F, x: M::F, zero_at: f32) -> M::F {
     m.select(below, nan, y)
 }
 
-/// Natural logarithm
+/// Natural logarithm.
 #[inline(always)]
 pub fn log<M: Machine>(m: &mut M, x: M::F) -> M::F {
     let (f, e) = split(m, x);
@@ -126,7 +128,7 @@ pub fn log<M: Machine>(m: &mut M, x: M::F) -> M::F {
     log_specials(m, y, x, 0.0)
 }
 
-/// `e·ln 2 + log(1 + f)`. ln 2 happens to be within 2⁻²⁸ of a float, so one component is enough.
+/// Computes `e·ln 2 + log(1 + f)`. ln 2 happens to be within 2⁻²⁸ of a float, so one component is enough.
 #[inline(always)]
 fn log_of<M: Machine>(m: &mut M, f: M::F, e: M::F) -> M::F {
     let q = poly(m, f, &LOG);
@@ -144,7 +146,7 @@ pub fn log2<M: Machine>(m: &mut M, x: M::F) -> M::F {
     log_specials(m, y, x, 0.0)
 }
 
-/// `log(1 + x)`
+/// Natural logarithm of `1 + x`.
 #[inline(always)]
 pub fn log1p<M: Machine>(m: &mut M, x: M::F) -> M::F {
     // With 2ᵉ from 1 + x, f = 2⁻ᵉx + (2⁻ᵉ - 1) has a negligible error: none at all for e = 0.
@@ -170,7 +172,8 @@ pub fn log1p<M: Machine>(m: &mut M, x: M::F) -> M::F {
     log_specials(m, y, x, -1.0)
 }
 
-/// `x - n·π`, for n an integer or half-integer. The components of π are all positive, so that -0 stays -0.
+/// Argument reduction `x - n·π`, for n an integer or half-integer. The components of π are all positive, so that -0
+/// stays -0.
 #[inline(always)]
 fn by_pi<M: Machine>(m: &mut M, x: M::F, n: M::F) -> M::F {
     let mut r = x;
@@ -181,7 +184,7 @@ fn by_pi<M: Machine>(m: &mut M, x: M::F, n: M::F) -> M::F {
     r
 }
 
-/// `sin r`, negated if the lowest bit of `parity` is set.
+/// Computes `sin r`, negated if the lowest bit of `parity` is set.
 #[inline(always)]
 fn signed_sin<M: Machine>(m: &mut M, r: M::F, parity: M::F) -> M::F {
     let r2 = m.mul(r, r);
@@ -201,7 +204,7 @@ fn guard_far<M: Machine>(m: &mut M, x: M::F) {
     m.guard(far);
 }
 
-/// Sine
+/// Sine of an angle in radians; arguments above [`SIN_LIMIT`] are guarded.
 #[inline(always)]
 pub fn sin<M: Machine>(m: &mut M, x: M::F) -> M::F {
     guard_far(m, x);
@@ -216,7 +219,7 @@ pub fn sin<M: Machine>(m: &mut M, x: M::F) -> M::F {
     m.select(at_zero, x, y)
 }
 
-/// Cosine: `cos x = -(-1)ʰ sin(x - (h + ½)π)`
+/// Cosine of an angle in radians, by `cos x = -(-1)ʰ sin(x - (h + ½)π)`; arguments above [`SIN_LIMIT`] are guarded.
 #[inline(always)]
 pub fn cos<M: Machine>(m: &mut M, x: M::F) -> M::F {
     guard_far(m, x);
@@ -230,7 +233,7 @@ pub fn cos<M: Machine>(m: &mut M, x: M::F) -> M::F {
     signed_sin(m, r, t)
 }
 
-/// Inverse tangent
+/// Inverse tangent, in radians.
 #[inline(always)]
 pub fn atan<M: Machine>(m: &mut M, x: M::F) -> M::F {
     let (one, right, right_lo) = (m.f(1.0), m.f(FRAC_PI_2), m.f(FRAC_PI_2_LO));
@@ -248,7 +251,7 @@ pub fn atan<M: Machine>(m: &mut M, x: M::F) -> M::F {
     m.copysign(y, x)
 }
 
-/// Hyperbolic tangent: with `t = e^(2|x|) - 1` it is `t/(t + 2)`.
+/// Hyperbolic tangent, by `tanh |x| = t/(t + 2)` with `t = e^(2|x|) - 1`.
 #[inline(always)]
 pub fn tanh<M: Machine>(m: &mut M, x: M::F) -> M::F {
     let (top, inv, half_ln2) = (m.f(10.0), m.f(2.0 * LOG2_E), m.f(LN2[0] * 0.5));
@@ -269,7 +272,7 @@ pub fn tanh<M: Machine>(m: &mut M, x: M::F) -> M::F {
     m.copysign(y, x)
 }
 
-/// `1/(1 + e⁻ˣ)`: with `x = n·ln 2 + r` it is `2ⁿ/(2ⁿ + e⁻ʳ)`, which preserves tiny results.
+/// Logistic function `1/(1 + e⁻ˣ)`, by `2ⁿ/(2ⁿ + e⁻ʳ)` with `x = n·ln 2 + r`, which preserves tiny results.
 #[inline(always)]
 pub fn sigmoid<M: Machine>(m: &mut M, x: M::F) -> M::F {
     let x = clamp(m, -105.0, x, 30.0);
@@ -281,7 +284,7 @@ pub fn sigmoid<M: Machine>(m: &mut M, x: M::F) -> M::F {
     m.div(s, d)
 }
 
-/// Coefficients of `e⁻ʳ`.
+/// Coefficients of the polynomial for `e⁻ʳ`: those of `eʳ` with alternating signs.
 const EXP_MINUS: [f32; EXP.len()] = {
     let mut c = EXP;
     let mut k = 1;
@@ -292,7 +295,7 @@ const EXP_MINUS: [f32; EXP.len()] = {
     c
 };
 
-/// The error function: an odd polynomial below 1, `1 - q(|x|)⁻⁸` above.
+/// Error function: an odd polynomial for |x| < 1, `1 - q(|x|)⁻⁸` with a polynomial q above.
 #[inline(always)]
 pub fn erf<M: Machine>(m: &mut M, x: M::F) -> M::F {
     let (one, top) = (m.f(1.0), m.f(4.0));
@@ -312,7 +315,8 @@ pub fn erf<M: Machine>(m: &mut M, x: M::F) -> M::F {
     m.select(below, near, far)
 }
 
-/// `1 - erf(x)`: `e^(-x²)` over `(|x| + 2)/2`, times a polynomial in `2|x|/(|x| + 2)` that is 1 at 0 and stays near 1.
+/// Complementary error function `1 - erf(x)`: `e^(-x²)` over `(|x| + 2)/2`, times a polynomial in `2|x|/(|x| + 2)` that
+/// is 1 at 0 and stays near 1.
 #[inline(always)]
 pub fn erfc<M: Machine>(m: &mut M, x: M::F) -> M::F {
     let (top, two) = (m.f(10.2), m.f(2.0));
@@ -342,7 +346,7 @@ pub fn erfc<M: Machine>(m: &mut M, x: M::F) -> M::F {
     m.select(below, rest, y)
 }
 
-/// `log₂` of a positive finite x as an unevaluated sum of two floats, accurate to about 2⁻³⁰.
+/// Logarithm to base 2 of a positive finite x as an unevaluated sum of two floats, accurate to about 2⁻³⁰.
 #[inline(always)]
 fn log2_sum<M: Machine>(m: &mut M, x: M::F) -> (M::F, M::F) {
     let (f, e) = split(m, x);
@@ -380,7 +384,7 @@ fn log2_sum<M: Machine>(m: &mut M, x: M::F) -> (M::F, M::F) {
     (sum, m.sub(lo, back))
 }
 
-/// `xʸ`, with every special case of IEEE 754.
+/// Power `xʸ`, with every special case of IEEE 754.
 #[inline(always)]
 pub fn pow<M: Machine>(m: &mut M, x: M::F, y: M::F) -> M::F {
     let (zero, half, one, inf) = (m.f(0.0), m.f(0.5), m.f(1.0), m.f(f32::INFINITY));

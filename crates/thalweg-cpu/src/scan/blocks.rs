@@ -1,4 +1,4 @@
-//! Scans block by block, for operations whose running result is their own state.
+//! Blocked scans, for operations whose state is the running result itself (sums, maxima).
 //!
 //! Two passes (Blelloch 1990): compute the total of each block, and from those the initial state of each block; then
 //! compute the blocks' results. Both passes over a single row interleave several blocks, on any number of threads,
@@ -11,13 +11,14 @@ use crate::threads::Threads;
 use crate::tunable::TUNABLES;
 use thalweg_kernel::order::SCAN_BLOCK;
 
-/// Interleaved blocks of a single row: f32 sums on one thread take 0.47 ns an element this way, 0.67 in one sequential
-/// pass (Zen 5).
+/// Number of interleaved blocks of a single row: f32 sums on one thread take 0.47 ns an element this way, and 0.67 in
+/// one sequential pass (Zen 5).
 const ABREAST: usize = 8;
-/// Estimated nanoseconds per element in both passes.
+/// Estimated nanoseconds per element of both passes together, on one thread.
 const NS_PER_ELEMENT: f64 = 0.8;
 
-/// Scans each column. `exact`: the operation is associative to the bit.
+/// Scans each column by the operation `with`, from the state `start` on. `exact` says that the operation is associative
+/// to the bit.
 ///
 /// # Safety
 /// As for [`scan`](super::scan).
@@ -53,7 +54,7 @@ pub unsafe fn blocks<T, F>(
     }
 }
 
-/// A scan in progress.
+/// Parameters of a blocked scan: start state, operation, direction, addresses and sizes.
 #[derive(Clone, Copy)]
 struct Scan<T: Element, F> {
     start: T::Wide,
@@ -86,8 +87,8 @@ impl<T: Element, F: Fn(T::Wide, T::Wide) -> T::Wide + Copy + Send + Sync> Scan<T
         }
     }
 
-    /// Replaces each total by the initial state of its block. `next` is the initial state of the first block, and
-    /// becomes that of the block after these.
+    /// Replaces the total of each block by the block's initial state. `next` is the initial state of the first block,
+    /// and becomes that of the block after the last one.
     fn begin(&self, next: &mut T::Wide, totals: &mut [T::Wide]) {
         for total in totals {
             let after = (self.with)(*next, *total);
@@ -95,8 +96,8 @@ impl<T: Element, F: Fn(T::Wide, T::Wide) -> T::Wide + Copy + Send + Sync> Scan<T
         }
     }
 
-    /// Scans columns on this thread: the initial state of the next block is computed in the same pass as a block's
-    /// results.
+    /// Scans columns on this thread; one pass computes a block's results, and its total for the initial state of the
+    /// next block.
     ///
     /// # Safety
     /// The promise of [`blocks`].
@@ -159,7 +160,8 @@ impl<T: Element, F: Fn(T::Wide, T::Wide) -> T::Wide + Copy + Send + Sync> Scan<T
         pass(true);
     }
 
-    /// Scans blocks of a single row from `first` on, one per state: their initial states in, their final states out.
+    /// Scans interleaved blocks of a single row, from block `first` on, one block per state. `states` holds the blocks'
+    /// initial states, and afterwards their final states.
     ///
     /// # Safety
     /// The promise of [`blocks`]; no other thread has these blocks.
@@ -177,8 +179,8 @@ impl<T: Element, F: Fn(T::Wide, T::Wide) -> T::Wide + Copy + Send + Sync> Scan<T
         }
     }
 
-    /// Scans a block of adjacent columns from `first` on: writes their results, which begin with `states`, or their
-    /// totals, or both.
+    /// Scans a block of adjacent columns, from column `first` on: writes the results, which begin with `states`
+    /// (`WRITE`), or computes the block's totals (`TOTAL`), or both.
     ///
     /// # Safety
     /// As for [`Scan::abreast`].
@@ -192,14 +194,14 @@ impl<T: Element, F: Fn(T::Wide, T::Wide) -> T::Wide + Copy + Send + Sync> Scan<T
         dispatch(Strip::<T, F, WRITE, TOTAL> { scan: *self, block, first, states, totals });
     }
 
-    /// Row at that index of the scan order.
+    /// Row at index `i` of the scan order.
     #[inline(always)]
     fn place(&self, i: usize) -> usize {
         if self.reverse { self.rows.n - 1 - i } else { i }
     }
 }
 
-/// `K` blocks of `n` elements from index `at` on.
+/// Loop that scans `K` interleaved blocks of `n` elements, from index `at` of the scan order on.
 struct Abreast<'a, T: Element, F, const K: usize, const WRITE: bool> {
     scan: Scan<T, F>,
     at: usize,
@@ -236,7 +238,7 @@ where
     }
 }
 
-/// A block of columns.
+/// Loop that scans one block of adjacent columns.
 struct Strip<'a, T: Element, F, const WRITE: bool, const TOTAL: bool> {
     scan: Scan<T, F>,
     block: usize,

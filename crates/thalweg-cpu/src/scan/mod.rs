@@ -1,9 +1,9 @@
-//! Scans of rows in memory: running sums, products, extremes, logarithms of sums of exponentials, and sorts.
+//! Cumulative scans in memory: running sums, products, maxima, minima, logarithms of sums of exponentials, and sorts.
 //!
 //! In: an operation and elements in `n` rows of `width` columns. Out: each column scanned. The order is part of the
 //! definition, so the bits do not depend on layout or threads. Floats are accumulated in f64, including f32 and
-//! narrower ones (in sequence that costs no more than f32, which has the same latency per addition), and each result is
-//! rounded once: the results equal the interpreter's. Integers wrap.
+//! narrower ones (a sequential chain is bound by the latency of an addition, which is the same for f32 and f64), and
+//! each result is rounded once: the results equal the interpreter's. Integers wrap.
 //!
 //! Elements are combined in sequence, except for sums of more than [`SCAN_BLOCK`] elements: each block of that many has
 //! a *total*, its elements added in order from -0; a block begins with the totals of all earlier blocks, added in
@@ -27,7 +27,7 @@ use thalweg_ir::{DType, ScanOp};
 use thalweg_kernel::Moved;
 use thalweg_kernel::order::SCAN_BLOCK;
 
-/// Estimated nanoseconds per element on one thread.
+/// Estimated nanoseconds per element of a scan on one thread.
 pub fn ns_per_element(op: ScanOp) -> f64 {
     match op {
         ScanOp::Sort | ScanOp::Argsort | ScanOp::LogSumExp => 20.0,
@@ -35,8 +35,8 @@ pub fn ns_per_element(op: ScanOp) -> f64 {
     }
 }
 
-/// Memory traffic of scanning each column beyond reading the elements and writing the results once; `split` among
-/// threads. Digits on which all keys agree, which a sort skips, depend on data: all digits count.
+/// Memory traffic of scanning each column, beyond reading the elements and writing the results once. `split` says that
+/// threads share each column. A sort skips digits on which all keys agree, but that depends on data: all digits count.
 pub fn moves(op: ScanOp, dtype: DType, [n, width]: [usize; 2], split: bool) -> Moved {
     let bytes = (n * width * dtype.size()) as u64;
     match op {
@@ -101,20 +101,20 @@ struct Rows {
     width: usize,
 }
 
-/// Element type, and its accumulator type.
+/// Element type of a scan, with its accumulator type and its sort keys.
 trait Element: Copy + Send + Sync {
     type Wide: Copy + Send + Sync;
-    /// Whether a key needs 64 bits.
+    /// Whether a sort key needs 64 bits.
     const WIDE_KEY: bool = size_of::<Self>() == 8;
     fn widen(self) -> Self::Wide;
     fn narrow(wide: Self::Wide) -> Self;
     /// Sort key: an unsigned integer in the order of the elements, in the low bits.
     fn key(self) -> u64;
-    /// Element of a key; if several share it, one of them.
+    /// Returns the element of a key; if several elements share the key, one of them.
     fn of_key(key: u64) -> Self;
-    /// Keys that several elements share.
+    /// Keys that several elements share (those of zeros and of NaN); zeros if there are none.
     const SHARED: [u64; 2] = [0; 2];
-    /// Whether it shares its key and differs from the element that the key maps back to.
+    /// Whether the element may differ from the element that its key maps back to: true for -0 and NaN.
     fn is_noncanonical(self) -> bool {
         false
     }
@@ -164,15 +164,15 @@ float_elements! {
     f16, u16, |v: f16| v.to_f32() as f64, |v| f16::from_f32(once(v, DType::F16));
 }
 
-/// Converts to an f32 that rounds to a narrower dtype with a single rounding overall. Usually the value is an f32
-/// already: sums of few narrow numbers are.
+/// Converts a value to an f32 that a conversion to the narrower `dtype` rounds as if from the f64 directly (no double
+/// rounding). Usually the value is an f32 already: sums of few narrow numbers are.
 #[inline(always)]
 fn once(v: f64, dtype: DType) -> f32 {
     let near = v as f32;
     if near as f64 == v { near } else { dtype.round(v) as f32 }
 }
 
-/// An integer type of running results.
+/// Integer element type, with the operations of running results.
 trait Int: Element<Wide = Self> {
     const MIN: Self;
     const MAX: Self;
@@ -214,7 +214,7 @@ macro_rules! int_elements {
 }
 int_elements!(i8, i16, i32, i64, u8, u16, u32, u64);
 
-/// A bool: an integer of one bit.
+/// Element of a bool tensor, as an integer of one bit.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 struct Truth(u8);
@@ -248,14 +248,14 @@ impl Int for Truth {
     }
 }
 
-/// A running result: a state, and its update by the next element.
+/// Sequential scan operation: a state, and its update by the next element, which returns the running result.
 trait Running<T: Element>: Copy {
     type State: Copy;
     fn start(self) -> Self::State;
     fn next(self, state: &mut Self::State, x: T::Wide) -> T::Wide;
 }
 
-/// A running result that equals its state, updated by an operation.
+/// Scan operation whose state is the running result: start state, and binary operation.
 #[derive(Clone, Copy)]
 struct Plain<S, F>(S, F);
 
@@ -272,7 +272,7 @@ impl<T: Element, F: Fn(T::Wide, T::Wide) -> T::Wide + Copy> Running<T> for Plain
     }
 }
 
-/// ln Σ eˣ: the largest exponent so far, and the sum with that factored out.
+/// Scan operation ln Σ eˣ. Its state is the largest exponent so far, and the sum of exponentials scaled by it.
 #[derive(Clone, Copy)]
 struct LogSumExp;
 

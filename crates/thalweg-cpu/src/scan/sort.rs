@@ -1,4 +1,4 @@
-//! Sorts by keys.
+//! Stable sorts and argsorts of columns, by integer keys.
 //!
 //! Keys are unsigned integers in the order of the elements, with NaN the largest, and -0 and +0 equal. An argsort
 //! stores the index beside the key, so that any sorting algorithm is stable. A sort sorts keys alone and converts them
@@ -15,19 +15,20 @@ use std::sync::{Mutex, PoisonError};
 use thalweg_ir::{DType, ScanOp};
 use thalweg_kernel::Moved;
 
-/// An item that is sorted by bytes of its key.
+/// An item of a radix sort, whose digits are the bytes of its key.
 trait Digits: Copy + Ord + Default + Send + Sync {
-    /// Eight bits of the key.
+    /// Byte `n` of the key, counted from the lowest.
     fn digit(self, n: u32) -> usize;
 }
 
-/// A key with the index of its element.
+/// An item of an argsort: a key with the index of its element.
 trait Item: Digits {
     fn new(key: u64, place: usize) -> Self;
     fn place(self) -> usize;
 }
 
-/// Key in the high half, index in the low half: for keys of at most 32 bits in columns of fewer than 2³² elements.
+/// Item with the key in the high half and the index in the low half, for keys of at most 32 bits in columns of fewer
+/// than 2³² elements.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 struct Packed(u64);
 
@@ -67,7 +68,7 @@ impl Item for (u64, usize) {
     }
 }
 
-/// A key without an index.
+/// An item of a sort: a key without an index.
 trait Key: Digits {
     fn of(key: u64) -> Self;
     fn key(self) -> u64;
@@ -114,7 +115,7 @@ pub fn moves(op: ScanOp, dtype: DType, n: usize, split: bool) -> Moved {
     Moved { read: items * (counted + digits + 1), written: items * (1 + digits), ..Moved::default() }
 }
 
-/// The threads that sort a column jointly.
+/// Threads that sort a column jointly.
 #[derive(Clone, Copy)]
 struct Team<'a> {
     threads: &'a Threads,
@@ -123,19 +124,19 @@ struct Team<'a> {
 }
 
 impl Team<'_> {
-    /// Range `k` of `n` elements, one per thread.
+    /// Range of the elements `0..n` that thread `k` processes.
     fn part(self, n: usize, k: usize) -> Range<usize> {
         let length = n.div_ceil(self.count);
         (k * length).min(n)..((k + 1) * length).min(n)
     }
 
-    /// Runs `work` once per range.
+    /// Runs `work` on each thread's range of `n` elements.
     fn run(self, n: usize, work: impl Fn(usize, Range<usize>) + Sync) {
         self.threads.run(self.count, 1, self.estimate, |range| range.for_each(|k| work(k, self.part(n, k))));
     }
 }
 
-/// Sorts each column.
+/// Sorts or argsorts each column.
 ///
 /// # Safety
 /// As for [`scan`](super::scan).
@@ -163,14 +164,15 @@ pub unsafe fn sorted<T: Element>(
     }
 }
 
-/// Key of an element, complemented for the reverse order.
+/// Sort key of an element, complemented for a descending sort.
 #[inline(always)]
 fn key_of<T: Element>(x: T, reverse: bool) -> u64 {
     let mask = u64::MAX >> (64 - 8 * size_of::<T>() as u32);
     if reverse { !x.key() & mask } else { x.key() }
 }
 
-/// Bytes in which keys differ, given the bits that some have and those that all have: other bytes need no pass.
+/// Returns the digits (bytes) in which keys differ, given the bits that are set in some keys and in all keys. A radix
+/// sort needs no pass for other digits.
 fn digits<T>((some, all): (u64, u64)) -> Vec<u32> {
     (0..size_of::<T>() as u32).filter(|d| (some ^ all) >> (8 * d) & 0xff != 0).collect()
 }
@@ -203,8 +205,8 @@ unsafe fn places<T: Element, I: Item>(reverse: bool, from: *const T, to: *mut i6
     }
 }
 
-/// Summary of some keys: bits that some have and that all have, and whether an element differs from the one that its
-/// key maps back to.
+/// Summary of the keys of a range: the bits that are set in some and in all keys (`bits`), and whether an element
+/// differs from the one that its key maps back to (`shared`).
 #[derive(Clone, Copy)]
 struct KeySummary {
     bits: (u64, u64),
@@ -242,7 +244,7 @@ unsafe fn keys<T: Element, K: Key>(
     seen
 }
 
-/// Sorts each column.
+/// Sorts each column: sorts the keys, and converts them back to elements.
 unsafe fn by_keys<T: Element, K: Key>(reverse: bool, from: *const T, to: *mut T, rows: Rows, all: Option<Team<'_>>) {
     let (n, width) = (rows.n, rows.width);
     let (mut items, mut scratch): (Vec<K>, Vec<K>) = (vec![K::default(); n], vec![]);
@@ -296,7 +298,7 @@ unsafe fn by_keys<T: Element, K: Key>(reverse: bool, from: *const T, to: *mut T,
     }
 }
 
-/// Radix sort by these bytes of the keys, from the lowest on.
+/// Radix sort by the given digits (bytes) of the keys, least significant first.
 fn radix<I: Digits>(items: &mut Vec<I>, scratch: &mut Vec<I>, digits: &[u32]) {
     let mut counts = vec![[0usize; 256]; digits.len()];
     for item in items.iter() {

@@ -1,6 +1,7 @@
-//! Chunks of a scatter's work, and its checks: every operand is checked against its buffer before anything runs.
+//! Partition of a scatter into chunks, and its checks: every operand is checked against its buffer before anything
+//! runs.
 //!
-//! Chunks differ in the dimensions other than the axis, so no two write the same element. Every index is checked before
+//! Chunks partition the dimensions other than the axis, so no two write the same element. Every index is checked before
 //! it is used; the first one out of range becomes the launch's error.
 
 use crate::tunable::TUNABLES;
@@ -13,14 +14,14 @@ use thalweg_runtime::{Buffer, Error};
 pub struct Chunks {
     dims: Vec<(usize, [isize; 4])>,
     base: [isize; 4],
-    /// Maximum columns of a chunk (`block`), number of all columns, and their strides.
+    /// Maximum columns of a chunk (`block`), total number of columns (`width`), and their stride in each operand.
     block: usize,
     pub width: usize,
     pub columns: [isize; 4],
 }
 
 impl Chunks {
-    /// Chunks over these dimensions; with `columns`, the last dimension is inside a chunk.
+    /// Partitions these dimensions; with `columns`, the columns of a chunk are the last dimension.
     pub fn new(mut dims: Vec<(usize, [isize; 4])>, base: [isize; 4], columns: bool) -> Chunks {
         let (width, strides) = if columns { dims.pop().unwrap_or((1, [0; 4])) } else { (1, [0; 4]) };
         Chunks { dims, base, block: width.min(TUNABLES.max_scatter_columns.size()), width, columns: strides }
@@ -31,7 +32,7 @@ impl Chunks {
         self.dims.iter().map(|d| d.0).product::<usize>() * self.width.div_ceil(self.block.max(1))
     }
 
-    /// Positions of a chunk's first elements, and its number of columns.
+    /// Position of a chunk's first element in each operand, and the chunk's number of columns.
     pub fn get(&self, n: usize) -> ([isize; 4], usize) {
         let blocks = self.width.div_ceil(self.block);
         let (mut rest, first) = (n / blocks, n % blocks * self.block);
@@ -50,11 +51,11 @@ impl Chunks {
     }
 }
 
-/// Checks that an operand holds all elements that a geometry reaches in it, `along` of them along the axis; returns its
-/// address.
+/// Checks that an operand contains all elements that a geometry accesses in it, `along` of them along the axis; returns
+/// the operand's address.
 ///
 /// # Panics
-/// If it does not.
+/// If an access is outside the operand.
 pub fn checked(g: &ScatterGeometry, operand: &Buffer, which: usize, along: usize, size: usize) -> *mut u8 {
     let dims = g.outer.iter().chain(&g.inner).map(|d| (d.0, d.1[which]));
     let (mut low, mut high, mut empty) = (g.base[which] as i128, g.base[which] as i128, false);
@@ -72,14 +73,16 @@ pub fn checked(g: &ScatterGeometry, operand: &Buffer, which: usize, along: usize
     operand.address()
 }
 
+/// Checks that the written operand does not overlap a read one.
+///
 /// # Panics
-/// If the operand written overlaps the operand read.
+/// If they overlap.
 pub fn check_disjoint(written: &Buffer, read: &Buffer) {
     let (to, from) = (written.address() as usize, read.address() as usize);
     assert!(from >= to + written.bytes() || to >= from + read.bytes(), "the result of a scatter lies over an operand");
 }
 
-/// The first out-of-range index found, by chunk.
+/// Record of the out-of-range index in the lowest chunk, which several threads update.
 #[derive(Default)]
 pub struct Outside(Mutex<Option<(usize, i64)>>);
 
@@ -92,7 +95,7 @@ impl Outside {
         }
     }
 
-    /// Error of the launch, if an index was out of range.
+    /// Returns the error of the launch, if an index was out of range.
     pub fn result(self, name: &str, g: &ScatterGeometry) -> Result<(), Error> {
         match self.0.into_inner().unwrap_or_else(|e| e.into_inner()) {
             None => Ok(()),

@@ -1,9 +1,9 @@
 //! Scatters whose index or values are computed by fused kernels.
 //!
 //! In: a scatter with map kernels for its index, its values or both. Out: the scatter of their results, which are never
-//! in memory as a whole: the scatter is split along its outermost dimension, and each part's index and values are
-//! computed into scratch that stays in cache. Parts run in the order of the index, so the split does not change bits.
-//! An input that cannot be split in the same way is computed whole.
+//! in memory as a whole: the scatter is split into parts along its outermost dimension, and the index and values of
+//! each part are computed into scratch memory that stays in cache. Parts run in the order of the index, so the split
+//! does not change bits. An input that cannot be split in the same way is computed whole.
 
 use super::{apply, prepare, tables};
 use crate::hardware::PRIVATE_CACHE;
@@ -17,7 +17,8 @@ use thalweg_ir::{DType, ScatterOp};
 use thalweg_kernel::{Geometry, MapGeometry, Moved, ScatterGeometry};
 use thalweg_runtime::{Buffer, Error, Pool, Program, ProgramInfo};
 
-/// A computed input.
+/// A computed input (index or values) of a scatter: its compiled map kernel, and the numbers of its operands and
+/// scalars.
 #[derive(Debug)]
 pub struct Input {
     program: Arc<dyn Program>,
@@ -31,31 +32,31 @@ impl Input {
     }
 }
 
-/// A scatter, with its computed inputs.
+/// A compiled scatter kernel, with its computed inputs.
 #[derive(Debug)]
 pub struct ScatterProgram {
     op: ScatterOp,
     dtype: DType,
-    /// Computed index and computed values; `None` for one that is in memory.
+    /// Computed index, and computed values; `None` for an input that is an operand in memory.
     inputs: [Option<Input>; 2],
     pool: Arc<Pool>,
     threads: Arc<Threads>,
 }
 
-/// Index or values of one launch.
+/// Source of the index, or of the values, of one launch.
 struct Source<'a> {
-    /// The operand that holds them, or scratch for their computation.
+    /// Operand that holds the elements, or scratch memory that they are computed into.
     buffer: Cow<'a, Buffer>,
     computed: Option<Job<'a>>,
 }
 
-/// Computation of an input.
+/// Computation of an input in one launch.
 struct Job<'a> {
     input: &'a Input,
     geometry: &'a Geometry,
     operands: &'a [&'a Buffer],
     scalars: &'a [u64],
-    /// Points per index of the scatter's outermost dimension, if it can be computed in parts.
+    /// Number of points per index of the scatter's outermost dimension, if the input can be computed in parts.
     part: Option<usize>,
 }
 
@@ -182,12 +183,12 @@ impl Program for ScatterProgram {
     }
 }
 
-/// Size of the outermost dimension over which values are put in.
+/// Size of the outermost dimension of the scatter's loop over values (the axis, if there is no outer dimension).
 fn outermost(g: &ScatterGeometry) -> usize {
     g.outer.first().map_or(g.n, |d| d.0)
 }
 
-/// Indices of the outermost dimension per part.
+/// Number of indices of the outermost dimension in a part.
 fn rows_of_part(g: &ScatterGeometry, threads: &Threads) -> usize {
     let all: usize = g.outer.iter().chain(&g.inner).map(|d| d.0).product::<usize>() * g.n;
     let row = (all / outermost(g).max(1)).max(1);
@@ -197,12 +198,12 @@ fn rows_of_part(g: &ScatterGeometry, threads: &Threads) -> usize {
     (part * threads.count() / row).max(1)
 }
 
-/// Strides of the outermost dimension; if that is the axis, only index and values move.
+/// Strides of the outermost dimension in the four operands; if it is the axis, only index and values have a stride.
 fn outer_strides(g: &ScatterGeometry) -> [isize; 4] {
     g.outer.first().map_or([0, g.steps[1], g.steps[2], 0], |d| d.1)
 }
 
-/// Number of distinct elements of operand `which` (index or values) that are read.
+/// Number of distinct elements of operand `which` (1: index, 2: values) that a scatter reads.
 fn distinct(g: &ScatterGeometry, which: usize) -> usize {
     let along = (g.n, g.steps);
     g.outer.iter().chain(&g.inner).chain([&along]).filter(|d| d.1[which] != 0).map(|d| d.0).product()

@@ -1,10 +1,10 @@
-//! Scatters: values written or combined at given indices of an axis.
+//! Scatters: values stored, or combined with elements, at given indices of an axis.
 //!
-//! The tensor is copied, unless the result overwrites it; then values are put in. Values for one element are combined
-//! in the order of the index, and each result is rounded to the tensor's dtype in memory, so the bits depend on nothing
-//! else. Combinations that are exact in any order use private tables of several threads ([`tables`]). Chunks of work
-//! differ in the dimensions other than the axis; if there are few of those, each chunk also owns a range of the result
-//! along the axis and scans all indices.
+//! The tensor is copied to the result, unless the result overwrites it; then values are scattered into the result.
+//! Values for one element are combined in the order of the index, and each result is rounded to the tensor's dtype in
+//! memory, so the bits depend on nothing else. Combinations that are exact in any order use a table per thread
+//! ([`tables`]). Chunks of work partition the dimensions other than the axis; if there are too few chunks, each is
+//! divided into ranges of the result along the axis, and a thread scans all indices for its range.
 //!
 //! Index and values may be computed by the kernel itself ([`inputs`]): in parts, each of which is scattered before the
 //! next one is computed.
@@ -25,13 +25,13 @@ use thalweg_ir::{DType, ScatterOp};
 use thalweg_kernel::ScatterGeometry;
 use thalweg_runtime::{Buffer, Error};
 
-/// Nanoseconds per value, and per byte copied, on one thread.
+/// Estimated nanoseconds per scattered value, and per byte of the tensor copied, on one thread.
 const NS_PER_VALUE: f64 = 2.0;
 const NS_PER_BYTE: f64 = 0.05;
-/// Elements that a thread copies at a time.
+/// Number of elements that a thread copies at a time.
 const CHUNK: usize = 1 << 18;
 
-/// Copies the tensor to the result, unless they are the same memory.
+/// Copies the tensor to the result, unless both are the same memory.
 ///
 /// # Panics
 /// If the geometry reaches outside tensor or result, or the result overlaps the tensor without being in place.
@@ -49,7 +49,7 @@ fn prepare(dtype: DType, g: &ScatterGeometry, tensor: &Buffer, to: &Buffer, thre
     }
 }
 
-/// Puts values in at the indices.
+/// Scatters the values: stores or combines them at the indices.
 ///
 /// # Errors
 /// If an index is out of range: nothing is written for it, and the result must not be used.
@@ -195,7 +195,7 @@ elements! { floats
     f16, |v: f16| v.to_f32(), |v: f32| f16::from_f32(v), f16::NAN;
 }
 
-/// A bool: an integer of one bit.
+/// Element of a bool tensor, as an integer of one bit.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 struct Truth(u8);
@@ -233,7 +233,8 @@ fn accumulate<T: Element>(
     }
 }
 
-/// Puts values in, through tables if that pays off and there is an identity, so that the order is free.
+/// Scatters values by a combination: through tables if the combination has an identity (is exact in any order) and
+/// tables are faster, else directly.
 fn combine<T: Element>(
     (g, addresses, threads, outside): (&ScatterGeometry, [Shared<u8>; 3], &Threads, &Outside),
     neutral: Option<T>,
@@ -248,7 +249,7 @@ fn combine<T: Element>(
     unsafe { tables::put(g, addresses, (threads, estimate), outside, how) }
 }
 
-/// Puts in contiguous values by contiguous indices: only those in this chunk's range.
+/// Scatters contiguous values by contiguous indices, those in the range `own` only.
 ///
 /// # Safety
 /// Index and values are readable, the result is readable and writable at each index of its own range.
@@ -306,7 +307,8 @@ fn put<T: Copy>(
             let index = index.get().cast::<i64>().wrapping_offset(at[1]);
             let values = values.get().cast::<T>().wrapping_offset(at[2]);
             let to = to.get().cast::<T>().wrapping_offset(at[3]);
-            // Whether an index is in this chunk's range; one that is out of bounds is recorded by the first chunk that sees it.
+            // Whether an index is in this chunk's range; one that is out of bounds is recorded by the first chunk that
+            // sees it.
             let ours = |i: i64| {
                 if i as u64 >= g.size as u64 {
                     outside.note(chunk, i);

@@ -12,7 +12,7 @@ use crate::tunable::TUNABLES;
 use std::ops::Range;
 use thalweg_kernel::ScatterGeometry;
 
-/// Tables per thread, if they are small.
+/// Number of tables per thread, if tables are small.
 const TURNS: usize = 4;
 
 /// Whether a scatter of this element type, with an exact combination, uses tables.
@@ -24,14 +24,15 @@ pub fn pays<T>(g: &ScatterGeometry) -> bool {
         && TUNABLES.min_table_values.reached_by(g.n / (TURNS * g.size))
 }
 
-/// A combination of values, and its identity.
+/// A combination of two values that is exact in any order, and its identity.
 #[derive(Clone, Copy)]
 pub struct Combination<T, F> {
     pub identity: T,
     pub with: F,
 }
 
-/// Scatters values. Index, values and result are at these addresses, without the geometry's base offsets.
+/// Scatters values through tables, and combines the tables into the result. The three addresses do not include the
+/// geometry's base offsets.
 ///
 /// # Safety
 /// Every position of the geometry was checked, the result does not overlap what is read, and [`pays`] returned true.

@@ -1,10 +1,10 @@
-//! Threads of a launch.
+//! Thread pool that runs the chunks of a launch.
 //!
 //! In: a number of chunks, an estimate of the work, and a closure that processes a range of chunks. The calling thread
-//! always takes part; helpers join only if the estimate pays for them. Threads take chunks by an atomic counter, so a
-//! helper that arrives late (or never, on a busy machine) costs nothing but its share (`offer.rs`). Helpers are workers
-//! of a rayon pool, started when first needed: a process without large launches has one thread. On a worker of a rayon
-//! pool, the caller works alone.
+//! always takes part; helpers join only if the work is worth waking them. Threads take chunks by an atomic counter, so
+//! a helper that arrives late (or never, on a busy machine) costs nothing but its share (`offer.rs`). Helpers are
+//! workers of a rayon pool, started when first needed: a process without large launches has one thread. On a worker of
+//! a rayon pool, the caller works alone.
 //!
 //! Waking a sleeping thread takes 20 to 50 µs, as long as many a launch. So a helper that has worked *lingers*: it
 //! polls for the next launch for a while before it sleeps. Meanwhile it yields its processor to any other thread, and
@@ -18,7 +18,8 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Time that a helper polls for more work: longer than a host needs between two launches of a loop.
+/// Time that a helper polls for more work before it sleeps: longer than a host program needs between two launches of a
+/// loop.
 const LINGER: Duration = Duration::from_micros(200);
 
 /// The thread pool of a device.
@@ -30,7 +31,8 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// At most `count` threads, including the caller's, for launches of at least `parallel_ns` of estimated work.
+    /// Creates a pool of at most `count` threads, including the caller's, which launches of at least `parallel_ns`
+    /// nanoseconds of estimated work use.
     pub fn new(count: usize, parallel_ns: f64) -> Threads {
         Threads { count: count.max(1), parallel_ns, helpers: OnceLock::new() }
     }
@@ -40,7 +42,7 @@ impl Threads {
         self.count
     }
 
-    /// Number of threads that work of that estimate is worth.
+    /// Number of threads to use for an estimated amount of work, in nanoseconds on one thread.
     pub fn for_work(&self, estimate_ns: f64) -> usize {
         if self.count == 1 || estimate_ns < self.parallel_ns {
             return 1;
@@ -50,8 +52,8 @@ impl Threads {
         self.count.min(worth as usize).max(1)
     }
 
-    /// Calls `work` with disjoint ranges that cover `0..chunks`, at most `grain` chunks each, on as many threads as the
-    /// estimate is worth. Returns when all are done.
+    /// Calls `work` with disjoint ranges that cover `0..chunks`, at most `grain` chunks each, on
+    /// [`Threads::for_work`]`(estimate_ns)` threads. Returns when all chunks are done.
     pub fn run(&self, chunks: usize, grain: usize, estimate_ns: f64, work: impl Fn(Range<usize>) + Sync) {
         self.run_dyn(chunks, grain.max(1), estimate_ns, &work);
     }
@@ -101,7 +103,7 @@ thread_local! {
     static LINGERS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A worker's task: helps with an offer, then lingers.
+/// Task of a pool worker: works on the chunks of an offer, then polls for the next offer for a while (`lingers`).
 fn help(offer: &Arc<Offer>, lingers: bool) {
     offer.help();
     if !lingers || LINGERS.replace(true) {

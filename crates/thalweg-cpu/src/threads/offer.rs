@@ -1,9 +1,9 @@
-//! Work offered to helpers.
+//! Offers: chunks of work that a caller shares with helper threads.
 //!
 //! In: chunks, and a closure that processes a range of them. Out: all chunks are done, by the caller and the helpers
-//! that joined. Always true: nobody runs the closure after the caller has closed the offer and the helpers inside have
-//! left. So the closure may borrow from the caller's stack, and a helper that comes too late finds nothing to do and
-//! delays nobody.
+//! that joined. A helper is *inside* the offer while it may call the closure. Always true: no thread runs the closure
+//! after the caller has closed the offer and the helpers inside have left. So the closure may borrow from the caller's
+//! stack, and a helper that comes too late finds nothing to do and delays nobody.
 
 use std::any::Any;
 use std::ops::Range;
@@ -15,20 +15,21 @@ use std::thread;
 /// Closure that processes a range of chunks.
 pub type Work<'a> = dyn Fn(Range<usize>) + Sync + 'a;
 
-/// Bit of the state: the caller admits no more helpers. The other bits count the helpers inside.
+/// Bit of the offer's state that says that no more helpers are admitted. The other bits count the helpers inside.
 const CLOSED: usize = 1 << (usize::BITS - 1);
 
-/// Polls of the state before a waiting caller yields its processor (`SPINS`), and before it sleeps (`YIELDS`).
+/// Number of polls of the state after which a waiting caller yields its processor between polls (`SPINS`), and after
+/// which it sleeps (`YIELDS`).
 const SPINS: usize = 64;
 const YIELDS: usize = 256;
 
-/// Chunks that several threads may work on.
+/// Chunks of one launch that several threads may work on.
 pub struct Offer {
     /// The caller's closure. Its borrows live until [`Offer::close`] has returned.
     work: *const Work<'static>,
     chunks: usize,
     grain: usize,
-    /// First chunk that nobody has taken.
+    /// Index of the first chunk that no thread has taken.
     next: AtomicUsize,
     state: AtomicUsize,
     /// A caller that has waited for a while sleeps on `left` until the last helper has left. It does not park: that
@@ -44,8 +45,8 @@ unsafe impl Send for Offer {}
 // SAFETY: as above; everything else in it is `Sync`.
 unsafe impl Sync for Offer {}
 
-/// Calls `work` with disjoint ranges that cover `0..chunks`, at most `grain` chunks each, on this thread and on those
-/// that `invite` passes the offer to, now or later. Returns when all are done.
+/// Calls `work` with disjoint ranges that cover `0..chunks`, at most `grain` chunks each, on this thread and on the
+/// threads to which `invite` passes the offer. Returns when all chunks are done.
 pub fn run(chunks: usize, grain: usize, work: &Work<'_>, invite: impl FnOnce(&Arc<Offer>)) {
     // SAFETY: the two types differ only in a lifetime. This thread and helpers admitted by `enter` dereference the
     // pointer; `close` waits for the helpers on every exit from this function.
@@ -69,7 +70,7 @@ pub fn run(chunks: usize, grain: usize, work: &Work<'_>, invite: impl FnOnce(&Ar
     }
 }
 
-/// Closes the offer on drop, also if the caller's own work panics.
+/// Guard that closes the offer on drop, also if the caller's own work panics.
 struct Closing<'a>(&'a Offer);
 
 impl Drop for Closing<'_> {
@@ -92,13 +93,13 @@ impl Offer {
         self.leave();
     }
 
-    /// Registers this thread as inside; false if the offer is closed.
+    /// Registers this thread as inside the offer; returns false if the offer is closed.
     fn enter(&self) -> bool {
         let inside = |state: usize| (state & CLOSED == 0).then_some(state + 1);
         self.state.fetch_update(Ordering::Acquire, Ordering::Relaxed, inside).is_ok()
     }
 
-    /// Deregisters a helper: its last access to the caller's data.
+    /// Deregisters a helper, which must not access the caller's data afterwards.
     fn leave(&self) {
         if self.state.fetch_sub(1, Ordering::Release) == CLOSED + 1 {
             // The caller checks under the lock before it sleeps, so it has seen this, or is notified.
