@@ -10,8 +10,7 @@ use thalweg_kernel::{
 };
 use thalweg_runtime::{Device, Error};
 
-/// A tensor in some layout: its strides, the position of its first element, all bytes of its buffer, and its logical
-/// contents.
+/// Test tensor in some memory layout: strides, position of the first element, bytes of the buffer, logical contents.
 struct Laid {
     strides: Vec<isize>,
     base: isize,
@@ -56,7 +55,7 @@ fn lay(rng: &mut Lcg, shape: &[usize], dtype: DType, repeat: bool, mut value: im
     Laid { strides, base, bytes, array }
 }
 
-/// A scatter along an axis.
+/// Builds the kernel and geometry of a scatter along an axis.
 fn scatter(op: ScatterOp, dtype: DType, axis: usize, [x, index, values]: [&Laid; 3]) -> (Kernel, Geometry) {
     let shape = x.array.shape;
     let out = shape.strides();
@@ -75,7 +74,7 @@ fn scatter(op: ScatterOp, dtype: DType, axis: usize, [x, index, values]: [&Laid;
     (Kernel::Scatter { op, dtype, ordered: true, inputs: [None, None] }, Geometry::Scatter(geometry))
 }
 
-/// Accesses over dimensions in any order; `along` is the innermost one.
+/// Builder of a body and its accesses over the dimensions of a tensor in any order; `along` is the innermost one.
 struct Accesses {
     b: BodyBuilder,
     order: Vec<usize>,
@@ -99,7 +98,7 @@ impl Accesses {
     }
 }
 
-/// A scan along an axis as a row kernel, with inner-axis or outer-axis orientation.
+/// Builds the row kernel and geometry of a scan along an axis, with inner-axis or outer-axis orientation.
 fn scan(op: ScanOp, reverse: bool, axis: usize, across: bool, x: &Laid) -> (Kernel, Geometry) {
     let shape = x.array.shape;
     let order: Vec<usize> = (0..shape.rank()).filter(|&a| a != axis).chain([axis]).collect();
@@ -119,7 +118,7 @@ fn scan(op: ScanOp, reverse: bool, axis: usize, across: bool, x: &Laid) -> (Kern
     (Kernel::Rows { body: a.b.finish(), orientation }, Geometry::Rows(geometry))
 }
 
-/// A gather along an axis as a map.
+/// Builds the map kernel and geometry of a gather along an axis.
 fn gather(axis: usize, x: &Laid, index: &Laid) -> (Kernel, Geometry) {
     let shape = index.array.shape;
     let order: Vec<usize> = (0..shape.rank()).collect();

@@ -1,4 +1,4 @@
-//! Launches of gathers with an index for every element, in and out of range.
+//! Tests of gathers with an index for every element, in and out of range.
 
 use super::{Lcg, device, download, upload};
 use crate::Choice;
@@ -14,7 +14,8 @@ fn strided(strides: &[isize]) -> AccessGeometry {
     AccessGeometry { base: 0, strides: own, map: None, reach: None, distinct: 1 }
 }
 
-/// `out[i, j] = x[i, index[i, j]]`, where `x` has `columns` columns, `apart` elements apart. Operands: x, index, out.
+/// Builds the body of `out[i, j] = x[i, index[i, j]]`, where `x` has `columns` columns, `apart` elements apart.
+/// Operands: x, index, out.
 fn select(columns: i64, apart: i64, class: AccessClass) -> Body {
     let mut b = BodyBuilder::new(false);
     let access = |operand, dtype, class| Access { operand: Some(operand), dtype, class, per_row: false };
@@ -89,7 +90,7 @@ fn nothing_is_gathered_from_an_operand_without_elements() {
     assert!(matches!(failed, Err(Error::Index(_))));
 }
 
-/// The mean of bf16 rows in f32, stored as bf16, and the difference of each element from it.
+/// Tests the mean of bf16 rows, computed in f32 and stored as bf16, and the difference of each element from it.
 #[test]
 fn rows_of_bf16_are_folded_in_f32_and_stored_as_bf16() {
     let mut b = BodyBuilder::new(false);

@@ -10,7 +10,8 @@ use thalweg_kernel::{
 };
 use thalweg_runtime::{Buffer, Device};
 
-/// A kernel with its sizes, and the number of f32 elements that it reads of each operand and writes to the last.
+/// Sub-kernel of a test group: kernel, geometry, and the number of f32 elements that it reads of each operand and
+/// writes to the last one.
 #[derive(Clone)]
 struct Part {
     kernel: Kernel,
@@ -29,7 +30,7 @@ fn at(strides: &[isize], distinct: usize) -> AccessGeometry {
     AccessGeometry { base: 0, strides: all, map: None, reach: None, distinct }
 }
 
-/// `y = tanh(a · s) + b`, where `a` has strides of its own.
+/// Builds the map body of `y = tanh(a · s) + b`, with the given access class of `a`.
 fn body(class: AccessClass) -> Body {
     let mut b = BodyBuilder::new(false);
     let [a, other, to] = [(0, class), (1, AccessClass::Contiguous), (2, AccessClass::Contiguous)]
@@ -50,7 +51,7 @@ fn flat(n: usize) -> Part {
     Part { kernel, geometry: Geometry::Map(geometry), reads: vec![n; 2], written: n }
 }
 
-/// A map with the matrix `a` transposed.
+/// Builds a map sub-kernel that reads the matrix `a` transposed.
 fn transposed(rows: usize, columns: usize) -> Part {
     let n = rows * columns;
     let own = at(&Shape::new(&[rows, columns]).strides(), n);
@@ -60,7 +61,7 @@ fn transposed(rows: usize, columns: usize) -> Part {
     Part { kernel, geometry: Geometry::Map(geometry), reads: vec![n; 2], written: n }
 }
 
-/// Two boxes: all rows but the last, and the last row.
+/// Builds a sub-kernel of two boxes: all rows but the last, and the last row.
 fn boxes(rows: usize, columns: usize) -> Part {
     let chunk = |first: usize, rows: usize| {
         let mut geometry = MapGeometry { extents: vec![rows * columns], accesses: vec![at(&[1], rows * columns); 3] };
@@ -72,7 +73,7 @@ fn boxes(rows: usize, columns: usize) -> Part {
     Part { kernel, geometry, reads: vec![rows * columns; 2], written: rows * columns }
 }
 
-/// A row kernel that divides each row's elements by their sum.
+/// Builds a row sub-kernel that divides each row's elements by their sum.
 fn shares(rows: usize, n: usize) -> Part {
     let mut b = BodyBuilder::new(false);
     let [from, to] = [0, 1].map(|operand| b.access(access(operand, AccessClass::Contiguous)));
@@ -86,7 +87,7 @@ fn shares(rows: usize, n: usize) -> Part {
     Part { kernel, geometry: Geometry::Rows(geometry), reads: vec![rows * n], written: rows * n }
 }
 
-/// One kernel of all sub-kernels, each with one scalar, and its geometry.
+/// Builds the group of all sub-kernels, each with one scalar, and its geometry.
 fn together(parts: &[Part]) -> (Kernel, Geometry) {
     let mut kernels: Vec<Kernel> = vec![];
     let mut split = vec![];
@@ -117,7 +118,7 @@ impl Operands {
         Operands { reads, writes, scalars: (0..parts.len()).map(scalar).collect() }
     }
 
-    /// Operands in the order of a group.
+    /// All operands in the order of a group: reads of all sub-kernels, then writes.
     fn all(&self) -> Vec<&Buffer> {
         self.reads.iter().flatten().chain(&self.writes).collect()
     }
@@ -127,7 +128,7 @@ impl Operands {
     }
 }
 
-/// Bits of the results of separate launches.
+/// Launches the sub-kernels separately, and returns the bits of their results.
 fn one_by_one(device: &CpuDevice, parts: &[Part]) -> Vec<Vec<u32>> {
     let operands = Operands::new(device, parts);
     for (i, part) in parts.iter().enumerate() {

@@ -7,7 +7,7 @@ use thalweg_ir::{DType, ElementOp, MAX_RANK, Scalar, Shape, View};
 use thalweg_kernel::{Access, AccessClass, AccessGeometry, BodyBuilder, Geometry, IndexMap, Kernel, MapGeometry, Node};
 use thalweg_runtime::Device;
 
-/// The geometry of an access through a map, and its class.
+/// Returns the class and geometry of an access through an index map.
 fn access_of(map: &IndexMap) -> (AccessClass, AccessGeometry) {
     let mut at =
         AccessGeometry { base: 0, strides: [0; MAX_RANK], map: None, reach: map.reach(), distinct: map.distinct() };
@@ -20,7 +20,7 @@ fn access_of(map: &IndexMap) -> (AccessClass, AccessGeometry) {
     (view.strides().last().map_or(AccessClass::Strided, |&step| AccessClass::of_step(step)), at)
 }
 
-/// A source, as its number of elements, and a random view of it with shape `shape`.
+/// Generates a random index map of shape `shape`, with the number of elements of its source.
 fn random_map(rng: &mut Lcg, shape: Shape) -> (usize, IndexMap) {
     let rank = shape.rank();
     let whole = |s: Shape| IndexMap::new(View::contiguous(s));
@@ -153,7 +153,7 @@ fn random_geometries_agree_with_the_definition() {
     assert!(devices[0].memory().recycled > 0);
 }
 
-/// Transposes whose columns conflict in the caches take the packing path.
+/// Tests transposes whose columns conflict in the caches, so that launches pack blocks.
 #[test]
 fn transposes_of_powers_of_two() {
     let (rows, columns) = (256usize, 300usize);
@@ -181,7 +181,7 @@ fn transposes_of_powers_of_two() {
     }
 }
 
-/// Launches `out[p] = -input[p]` with these geometries.
+/// Launches the map `out[p] = -input[p]` with these geometries.
 fn negate(extents: &[usize], input: AccessGeometry, class: AccessClass, output: AccessGeometry, bytes: [usize; 2]) {
     let device = device(2);
     let mut b = BodyBuilder::new(false);

@@ -12,7 +12,7 @@ use thalweg_kernel::{
 };
 use thalweg_runtime::{Buffer, Device};
 
-/// Best time of a launch, in nanoseconds.
+/// Measures the shortest time of a launch, in nanoseconds.
 fn best(device: &CpuDevice, kernel: &Kernel, geometry: &Geometry, operands: &[&Buffer]) -> f64 {
     let program = device.program(kernel).unwrap();
     let scalars = [Scalar::Float(1.5).to_bits(DType::F32); 4];
@@ -68,7 +68,7 @@ fn products() {
     }
 }
 
-/// `y = f(x)`, with `x` read by these strides.
+/// Builds the map `y = op(x)`, with `x` read by these strides.
 fn map(op: ElementOp, strides: &[isize], extents: &[usize], class: AccessClass) -> (Kernel, Geometry) {
     let mut b = BodyBuilder::new(false);
     let from = b.access(Access { operand: Some(0), dtype: DType::F32, class, per_row: false });
@@ -124,7 +124,7 @@ fn maps() {
     }
 }
 
-/// Scans of a long row and of several long columns, on one thread and on all.
+/// Measures scans of a long row and of several long columns, on one thread and on all threads.
 #[test]
 #[ignore = "measures"]
 fn scans() {
@@ -153,7 +153,8 @@ fn scans() {
     }
 }
 
-/// Break-even of a second thread: the time on one thread against two threads, one of which must be woken.
+/// Measures the amount of work at which a second thread pays off: the time on one thread, and on two threads, one of
+/// which must be woken.
 #[test]
 #[ignore = "measures"]
 fn threshold() {

@@ -25,13 +25,13 @@ impl Lcg {
         (self.0 >> 33) as usize % n
     }
 
-    /// A multiple of 1/64 in ±8: sums and products of a few are exact.
+    /// Returns a random multiple of 1/64 in ±8: sums and products of a few such numbers are exact.
     pub fn value(&mut self) -> f64 {
         (self.below(1025) as f64 - 512.0) / 64.0
     }
 }
 
-/// A device that uses `threads` threads for every launch, however small.
+/// Opens a device that uses `threads` threads for every launch, however small.
 pub fn device(threads: usize) -> Arc<CpuDevice> {
     CpuDevice::with(CpuOptions { threads, parallel_ns: 0.0, ..CpuOptions::default() })
 }
@@ -52,7 +52,7 @@ pub fn download<T: Copy + Default>(device: &dyn Device, buffer: &Buffer, n: usiz
     values
 }
 
-/// Reads an element.
+/// Reads one element of a dtype from memory.
 ///
 /// # Safety
 /// The address is readable and holds an element.
@@ -77,7 +77,7 @@ pub unsafe fn read(address: *const u8, dtype: DType) -> Scalar {
     }
 }
 
-/// Writes an element.
+/// Writes one element of a dtype to memory.
 ///
 /// # Safety
 /// The address is writable and has space for an element.

@@ -6,11 +6,11 @@ use thalweg_ir::{DType, ElementOp, MAX_RANK};
 use thalweg_kernel::{Access, AccessClass, AccessGeometry, Body, BodyBuilder, Geometry, Kernel, MapGeometry, Node};
 use thalweg_runtime::Device;
 
-/// Strides of an operand over a domain of `[slices, rows, width]`, and its first position.
+/// Layout of an operand over a domain of `[slices, rows, width]`: strides, and position of the first element.
 type Lies = ([isize; 3], isize);
 
-/// Layouts: dense; the same for all rows; the same for the rows of a slice; one element per row; reversed rows; planes;
-/// reversed and the same for all rows; one element for all.
+/// Returns layout number `way`: dense; the same for all rows; the same for the rows of a slice; one element per row;
+/// reversed rows; planes; reversed and the same for all rows; one element for all.
 fn lies(way: usize, [_, rows, width]: [usize; 3]) -> Lies {
     let (rows, width) = (rows as isize, width as isize);
     match way {
@@ -34,7 +34,7 @@ fn geometry(extents: [usize; 3], lies: &[Lies]) -> MapGeometry {
     MapGeometry { extents: extents.to_vec(), accesses: accesses.collect() }
 }
 
-/// `2·x + y` of f32 and u8 elements; `check` stores the result with gaps between slices.
+/// Builds the map body `2·x + y` of f32 and u8 elements; `check` stores the result with gaps between slices.
 fn body(classes: [AccessClass; 2]) -> Body {
     let mut b = BodyBuilder::new(false);
     let x = b.access(Access { class: classes[0], ..Access::contiguous(0, DType::F32) });
@@ -89,7 +89,7 @@ fn narrow_rows_agree_with_the_definition() {
     }
 }
 
-/// One program serves launches whose operands have other layouts, as long as their classes are the same.
+/// Tests that one program serves launches with different operand layouts of the same access classes.
 #[test]
 fn a_program_meets_rows_that_lie_otherwise() {
     let (mut rng, device) = (Lcg(6), device(2));

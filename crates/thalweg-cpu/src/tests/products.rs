@@ -111,7 +111,7 @@ fn reading_outside_a_side_panics() {
         .unwrap();
 }
 
-/// Operands of small integers: every order gives the exact sum, so results equal the interpreter's.
+/// Tests products of small integers, for which every order gives the exact sum, so results equal the interpreter's.
 #[test]
 fn products_of_small_integers_are_what_the_interpreter_says() {
     let mut rng = Lcg(23);

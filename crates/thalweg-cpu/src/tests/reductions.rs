@@ -18,7 +18,7 @@ const OPS: [ReduceOp; 8] = [
     ReduceOp::ArgMin,
 ];
 
-/// Positions of the elements that make up one result, in logical order.
+/// Positions in memory of the elements that are reduced to one result, in logical order.
 fn positions(start: isize, dims: &[(usize, isize)]) -> Vec<isize> {
     let mut all = vec![start];
     for &(size, stride) in dims {
@@ -27,7 +27,8 @@ fn positions(start: isize, dims: &[(usize, isize)]) -> Vec<isize> {
     all
 }
 
-/// Dimensions of a reduction: sizes and strides of those that stay and of those that are folded, outermost first.
+/// Geometry of a test reduction: sizes and strides of the dimensions that are kept, and of those that are reduced,
+/// outermost first.
 #[derive(Clone, Debug)]
 struct Reduction {
     kept: Vec<(usize, isize)>,
@@ -44,7 +45,7 @@ fn access(b: &mut BodyBuilder, operand: Option<u16>, dtype: DType, step: isize, 
     b.access(Access { operand, dtype, class, per_row })
 }
 
-/// Builds a reduction of `x`; `place` is the index of a point in its row.
+/// Builds a reduction of `x`; `place` is the node of a point's index in its row.
 fn reduce(b: &mut BodyBuilder, op: ReduceOp, dtype: DType, x: NodeId, place: NodeId) -> NodeId {
     let carried = match dtype {
         DType::BF16 | DType::F16 => DType::F32,
@@ -79,7 +80,7 @@ fn reduce(b: &mut BodyBuilder, op: ReduceOp, dtype: DType, x: NodeId, place: Nod
     }
 }
 
-/// A reduction as a row kernel, with the given orientation.
+/// Builds the row kernel and geometry of a reduction, with outer-axis (`across`) or inner-axis orientation.
 fn kernel(op: ReduceOp, dtype: DType, r: &Reduction, across: bool) -> (Kernel, Geometry) {
     let (mut kept, mut reduced) = (r.kept.clone(), r.reduced.clone());
     if across && kept.is_empty() {
@@ -127,8 +128,8 @@ fn output_dtype(op: ReduceOp, dtype: DType) -> DType {
     }
 }
 
-/// A random layout: a row-major source, its dimensions assigned to kept and reduced in random order, some flipped or
-/// strided.
+/// Generates a random reduction: the dimensions of a row-major source, assigned to kept and reduced in random order,
+/// some flipped or strided. Also returns the number of source elements.
 fn random_geometry(rng: &mut Lcg, large: bool) -> (Reduction, usize) {
     let mut dims: Vec<(usize, isize)> = vec![];
     let (mut step, mut base) = (1usize, 0isize);
@@ -160,7 +161,7 @@ fn random_geometry(rng: &mut Lcg, large: bool) -> (Reduction, usize) {
     (Reduction { kept, reduced, base }, step)
 }
 
-/// Result by definition, and its tolerance for floats.
+/// Computes the expected result of a reduction, and its tolerance for floats.
 fn wanted(op: ReduceOp, dtype: DType, x: &[Scalar]) -> (f64, f64) {
     let v: Vec<f64> = x.iter().map(|s| s.to_f64()).collect();
     let better = |a: f64, b: f64, max: bool| !b.is_nan() && (a.is_nan() || if max { a > b } else { a < b });
@@ -263,7 +264,7 @@ fn random_reductions_agree_with_the_definition_on_any_number_of_threads() {
     }
 }
 
-/// Compares the sums of one matrix in row-major and column-major layout.
+/// Tests that the sums of a matrix are the same in row-major and column-major layout.
 #[test]
 fn the_layout_of_an_input_does_not_change_a_sum() {
     let mut rng = Lcg(3);

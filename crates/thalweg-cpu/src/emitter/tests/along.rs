@@ -29,7 +29,7 @@ fn bytes(v: Value, dtype: DType) -> Vec<u8> {
     }
 }
 
-/// Folds one block in the normative order.
+/// Folds one block of elements in the order of [`order`].
 fn fold(op: Monoid, dtype: DType, elements: impl Iterator<Item = u64>) -> u64 {
     let mut lanes = [op.identity(dtype); LANES];
     for (i, x) in elements.enumerate() {
@@ -102,7 +102,8 @@ pub fn compare(l: &mut Launch, body: &Body, want: &[Vec<u8>], what: &str) {
     }
 }
 
-/// Compiles a body, runs it in one call and phase by phase, and compares. False if the emitter refuses the body.
+/// Compiles a row body, runs it in one call and phase by phase, and compares the results with the expected ones.
+/// Returns false if the emitter refuses the body.
 fn check(body: &Body, r: &mut Rng, n: usize, rows: usize, isa: Isa, options: Options) -> bool {
     let keep = r.below(4) > 0;
     let Ok(code) = compile_inner_reduction_with(body, isa, keep, options) else { return false };
@@ -114,8 +115,8 @@ fn check(body: &Body, r: &mut Rng, n: usize, rows: usize, isa: Isa, options: Opt
     true
 }
 
-/// Runs the phases of a body in one call and phase by phase, and compares. `run` takes the arguments, the number of
-/// rows and the phases.
+/// Runs the phases of a body in one call and phase by phase, and compares the results with the expected ones. `run`
+/// executes a call: it gets the arguments, the number of rows and the range of phases.
 pub fn check_phases(
     body: &Body,
     phases: &Phases,
@@ -168,7 +169,7 @@ pub fn access(b: &mut BodyBuilder, operand: &mut u16, dtype: DType, class: Acces
     b.access(Access { operand: Some(*operand - 1), dtype, class, per_row })
 }
 
-/// Flags of nodes that are uniform in a row.
+/// For each node, whether its value is uniform in a row.
 fn once(body: &Body) -> Vec<bool> {
     let mut once = vec![];
     for (k, node) in body.nodes.iter().enumerate() {
@@ -316,7 +317,8 @@ fn random_row_bodies_with_few_registers() {
     assert!(taken > 900 * isas().count(), "{taken}");
 }
 
-/// `cargo nextest run -p thalweg-cpu --run-ignored only long_row_sweep`
+/// Tests random row bodies for a minute. Run with
+/// `cargo nextest run -p thalweg-cpu --run-ignored only long_row_sweep`.
 #[test]
 #[ignore = "a minute long"]
 fn long_row_sweep() {
@@ -489,7 +491,7 @@ fn guards_of_row_bodies_hand_back() {
     }
 }
 
-/// Output rows aligned to 64 bytes, as non-temporal stores require.
+/// Memory of output rows, aligned to 64 bytes as non-temporal stores require.
 #[repr(align(64))]
 struct Aligned([f32; 3 * 256]);
 

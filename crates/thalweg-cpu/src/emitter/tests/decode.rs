@@ -1,4 +1,4 @@
-//! Decodes whole functions with an independent decoder (iced-x86).
+//! Decodes whole emitted functions with an independent decoder (iced-x86), to check that they are valid.
 
 use super::super::assemble;
 use super::super::inner_reduction::assemble_inner_reduction;

@@ -1,4 +1,4 @@
-//! A launch with memory, and its evaluation from the operation table.
+//! Test launches: random memory and arguments of a call, and its reference evaluation from the operation table.
 
 use super::super::{Isa, Options, compile_with};
 use super::Rng;
@@ -7,7 +7,7 @@ use crate::row_call::{ACCESS_WORDS, Rows};
 use thalweg_ir::{Compute, DType, ElementOp, Scalar};
 use thalweg_kernel::{AccessClass, Body, Node, NodeId, reference};
 
-/// A value: floats exactly, integers and bool sign- or zero-extended.
+/// Exact value of an element: floats as f64, integers and bool as i64, sign- or zero-extended.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Value {
     F(f64),
@@ -84,7 +84,7 @@ fn convert(v: Value, from: DType, to: DType) -> Value {
     }
 }
 
-/// Bytes of an element in memory, with space for a wider one.
+/// Converts a value to the bytes of an element; the vector has 8 bytes, whatever the dtype's size.
 fn bytes(v: Value, dtype: DType) -> Vec<u8> {
     let bits = match (v, dtype) {
         (Value::F(x), DType::F32) => (x as f32).to_bits() as u64,
@@ -96,7 +96,7 @@ fn bytes(v: Value, dtype: DType) -> Vec<u8> {
     bits.to_le_bytes().to_vec()
 }
 
-/// Memory and arguments of a call.
+/// Memory and arguments of a test call.
 pub struct Launch {
     pub n: usize,
     pub rows: usize,
@@ -105,7 +105,7 @@ pub struct Launch {
     pub args: Vec<u64>,
 }
 
-/// Bytes of a random element: special values, small numbers, or any bits.
+/// Generates the bytes of a random element: a special value, a small number, or random bits.
 pub fn random_element(r: &mut Rng, dtype: DType) -> Vec<u8> {
     let special =
         [0.0, -0.0, 1.0, -1.0, 0.5, 2.5, -3.5, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e-40, 3e9, -3e9, 1e20];
@@ -210,7 +210,7 @@ impl Launch {
         })
     }
 
-    /// Values of all nodes at a point.
+    /// Evaluates all nodes of a body at a point; `known` are the row's values so far.
     pub fn point(&self, body: &Body, row: usize, i: usize, known: &[Value]) -> Vec<Value> {
         let mut out: Vec<Value> = Vec::new();
         let mut loops: Vec<(NodeId, Vec<Scalar>)> = Vec::new();
@@ -285,7 +285,8 @@ impl Launch {
         out
     }
 
-    /// Compiles, runs and compares. False if the emitter refuses the body.
+    /// Compiles a map body, runs it, and compares the results with the reference. Returns false if the emitter refuses
+    /// the body.
     pub fn check(&mut self, body: &Body, isa: Isa, options: Options) -> bool {
         let Ok(code) = compile_with(body, isa, options) else { return false };
         // SAFETY: the launch was built for the body.
@@ -293,7 +294,7 @@ impl Launch {
         true
     }
 
-    /// Runs a body and compares.
+    /// Runs a map body by `run`, and compares the results with the reference.
     pub fn compare(&mut self, body: &Body, what: &str, run: impl FnOnce(&[u64], usize, usize) -> bool) {
         let want: Vec<Vec<Value>> =
             (0..self.rows * self.n).map(|p| self.point(body, p / self.n, p % self.n, &[])).collect();

@@ -1,4 +1,4 @@
-//! Gathers from tables at data-dependent positions.
+//! Tests of gathers from a table at data-dependent positions.
 
 use super::super::inner_reduction::compile_inner_reduction_with;
 use super::super::{Options, compile_with};
@@ -101,7 +101,7 @@ fn gathers_read_where_they_are_told_and_hand_back_what_is_outside() {
     }
 }
 
-/// Expected results of a launch of gathers, if all are inside their table.
+/// Expected results of a launch of gathers; `None` if an index is outside the table.
 fn expected_gather(l: &mut Launch, body: &Body, start: i64, count: i64) -> Option<Vec<Vec<u8>>> {
     let size = body.accesses[0].dtype.size() as i64;
     let points = if body.accesses[1].per_row { 1 } else { l.n };

@@ -1,7 +1,7 @@
-//! Interpreter of linear code: what each line means, on vectors whose masks are vectors.
+//! Interpreter of linear code, for a target whose masks are vectors. It is the reference semantics of each line.
 //!
-//! In: linear code and the arguments of a call. Out: its effects on memory, as emitted code has them. It is no engine,
-//! but the definition that an instruction set's encoding follows; `neutral` runs it on random bodies.
+//! In: linear code and the arguments of a call. Out: the effects on memory that emitted code must have. It is used in
+//! tests only: `neutral` runs it on random bodies.
 
 use crate::vector::ir::target::Target;
 use crate::vector::ir::{DOWNWARDS, Format, Memory, Op, Predicate, Rounding};
@@ -28,13 +28,13 @@ fn set(v: &mut [u8], lane: u8, i: usize, x: u64) {
     v[i * size..(i + 1) * size].copy_from_slice(&x.to_le_bytes()[..size]);
 }
 
-/// A lane as a signed number.
+/// Sign-extends the bits of a lane of `lane` bytes.
 fn signed(x: u64, lane: u8) -> i64 {
     let unused = 64 - 8 * lane as u32;
     (x << unused) as i64 >> unused
 }
 
-/// A function of one to three floats, in the lane's own precision.
+/// Evaluates an expression of one to three floats in the precision of the lane.
 macro_rules! float {
     ($lane:expr, $a:ident, $b:ident, $c:ident => $e:expr) => {
         if $lane == 4 {
@@ -47,7 +47,7 @@ macro_rules! float {
     };
 }
 
-/// The registers of a call.
+/// State of an interpreted call: registers and stack frame.
 pub struct Interpreter {
     vector_bytes: usize,
     gpr: [u64; 24],
@@ -133,7 +133,7 @@ impl Interpreter {
         }
     }
 
-    /// Runs code on a call's arguments; returns whether nothing needs the slow path.
+    /// Runs code on a call's arguments; returns false if some lane needs the slow path.
     pub fn run(&mut self, code: &Linear, args: &[u64], n: usize, rows: usize, phases: Range<usize>) -> bool {
         let base = (self.frame.as_ptr() as u64).next_multiple_of(64);
         self.gpr[0] = base;
@@ -311,7 +311,7 @@ impl Interpreter {
         None
     }
 
-    /// Number of lanes inside the row.
+    /// Number of lanes of a step that are inside the row.
     fn inside(&self, run: &Run) -> usize {
         if run.tail { self.frame_word(FRAME_COUNT) as usize } else { run.lanes as usize }
     }
@@ -424,7 +424,7 @@ impl Interpreter {
     }
 }
 
-/// Bytes between numbers of a format: those of 16 bits are adjacent.
+/// Distance in bytes between adjacent numbers of a format in a vector; numbers of 16 bits are packed.
 fn held(f: Format) -> u8 {
     if matches!(f, Format::F16 | Format::U16) { 2 } else { f.lane() }
 }
@@ -467,7 +467,7 @@ fn convert(from: Format, to: Format, x: u64) -> u64 {
     }
 }
 
-/// A meaning on one lane.
+/// Evaluates an operation on the bits of one lane.
 fn lanewise(op: Op, lane: u8, imm: u8, a: u64, b: u64, c: u64) -> u64 {
     let bits = 8 * lane as u64;
     let (sa, sb) = (signed(a, lane), signed(b, lane));

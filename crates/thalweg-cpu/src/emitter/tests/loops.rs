@@ -1,4 +1,4 @@
-//! Compares loops with data-dependent trip counts, on both engines, with the iterations of one element at a time.
+//! Compares loops with data-dependent trip counts, on both engines, with an evaluation of one element at a time.
 
 use super::super::inner_reduction::compile_inner_reduction_with;
 use super::super::{Options, compile_with};
@@ -10,7 +10,7 @@ use crate::tile;
 use thalweg_ir::{DType, ElementOp, First, Loop, Monoid, Region, RegionNode, Scalar};
 use thalweg_kernel::{AccessClass, Body, BodyBuilder, Node, NodeId, reference};
 
-/// A region under construction: values of an iteration, by dtype.
+/// A random region under construction, with the dtype of each node.
 struct Making<'a> {
     r: &'a mut Rng,
     region: Region,
@@ -24,7 +24,7 @@ impl Making<'_> {
         self.dtypes.len() as u32 - 1
     }
 
-    /// A random value of the dtype.
+    /// Returns a random node of the dtype.
     fn some(&mut self, dtype: DType) -> u32 {
         let all: Vec<u32> = (0..self.dtypes.len() as u32)
             .filter(|&n| self.dtypes[n as usize] == dtype)
@@ -83,7 +83,7 @@ impl Making<'_> {
     }
 }
 
-/// A random loop over values of these dtypes.
+/// Generates a random loop over values of these dtypes.
 pub fn region(r: &mut Rng, dtypes: &[DType], depth: usize) -> Loop {
     let args: Vec<DType> = (0..1 + r.below(4)).map(|_| r.pick(dtypes)).collect();
     let mut first: Vec<(First, DType)> = vec![];
@@ -120,7 +120,7 @@ pub fn region(r: &mut Rng, dtypes: &[DType], depth: usize) -> Loop {
     m.region.intern()
 }
 
-/// A body that stores the results of a loop, between other operations, and folds some.
+/// Generates a body that applies a loop between other operations, and stores and (`folds`) folds the results.
 pub fn body(r: &mut Rng, dtypes: &[DType], folds: bool) -> Body {
     let mut b = BodyBuilder::new(true);
     let mut operand = 0;
@@ -220,7 +220,7 @@ fn random_loops_in_rows_with_folds() {
     assert!(taken > 100 * isas().count(), "{taken}");
 }
 
-/// Many values that are live across a loop.
+/// Tests that many values that are live across a loop survive it.
 #[test]
 fn what_lives_across_a_loop_is_there_after_it() {
     let mut r = Rng(1_580_000_023);

@@ -54,7 +54,8 @@ fn options(r: &mut Rng) -> Options {
     }
 }
 
-/// Every operation on every dtype that it takes, alone; every cast; every access class.
+/// Lists the hashes of bodies with a single operation: every operation on every dtype that it takes, every cast, every
+/// access class.
 fn single_operations(out: &mut String) {
     for d in DType::ALL {
         for &op in ElementOp::ALL.iter().filter(|op| op.row().takes.has(d)) {
@@ -103,7 +104,7 @@ fn single_operations(out: &mut String) {
     }
 }
 
-/// A row body as of softmax: two folds, of which the second depends on the first.
+/// Row body of a softmax: two folds, of which the second depends on the first.
 fn softmax(dtype: DType) -> Body {
     let mut b = BodyBuilder::new(false);
     let from = b.access(Access::contiguous(0, dtype));

@@ -12,7 +12,7 @@ pub struct Fenced {
 }
 
 impl Fenced {
-    /// `len` bytes that end (or begin) at a guard page.
+    /// Allocates `len` bytes that end (`at_end`) or begin at a guard page.
     pub fn new(len: usize, at_end: bool) -> Fenced {
         let pages = len.div_ceil(PAGE).max(1);
         // SAFETY: a new mapping of our own; the middle pages are made accessible.
@@ -40,7 +40,7 @@ impl Fenced {
         // SAFETY: inside the accessible pages.
         unsafe { std::slice::from_raw_parts_mut(self.base.add(self.at), self.len) }
     }
-    /// All accessible bytes.
+    /// All accessible bytes: those of the buffer, and the rest of its pages.
     fn room(&mut self) -> &mut [u8] {
         // SAFETY: the accessible pages.
         unsafe { std::slice::from_raw_parts_mut(self.base.add(PAGE), self.pages * PAGE) }

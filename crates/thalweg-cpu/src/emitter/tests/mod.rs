@@ -1,5 +1,5 @@
-//! Compares the emitter with an evaluation of the operation table, point by point, on every instruction set of the
-//! machine.
+//! Tests of the emitter: emitted code is compared with a point-by-point evaluation of the operation table, on every
+//! instruction set of the machine.
 
 mod along;
 mod decode;
@@ -21,7 +21,7 @@ fn isas() -> impl Iterator<Item = Isa> {
     [Isa::Avx512, Isa::Avx2].into_iter().filter(|i| i.available())
 }
 
-/// The xorshift64* generator.
+/// Pseudo-random number generator (xorshift64*); the field is its state.
 pub struct Rng(pub u64);
 impl Rng {
     pub fn next(&mut self) -> u64 {

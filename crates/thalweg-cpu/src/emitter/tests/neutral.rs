@@ -1,6 +1,6 @@
-//! Compiles random bodies for a target that is no instruction set here, and interprets their linear code, to see that
-//! the machine-neutral stages assume nothing about x86: vectors of 16 bytes, masks in vectors, no operands in memory,
-//! and a fused multiply-add that takes over its addend, as NEON has them.
+//! Compiles random bodies for a target that resembles NEON, and interprets their linear code, to test that the
+//! machine-neutral stages assume nothing about x86. The target has vectors of 16 bytes, masks in vectors, no memory
+//! operands, and a fused multiply-add that overwrites its addend.
 
 use super::Rng;
 use super::along::{check_phases, compare, expected, random_rows};
@@ -63,7 +63,7 @@ fn operands(inst: &Inst) -> Operands {
     }
 }
 
-/// Checks that the target can encode each line, and that jumps have targets.
+/// Checks that the target could encode each line, and that each jump's label is bound once.
 fn check(code: &Linear, what: &str) {
     let (mut bound, mut used): (HashMap<u32, u32>, Vec<u32>) = (HashMap::new(), vec![]);
     for line in &code.lines {

@@ -1,4 +1,4 @@
-//! Random bodies over all dtypes, access classes, tails and rows.
+//! Tests of random map bodies over all dtypes, access classes, row lengths and numbers of rows.
 
 use super::evaluate::Launch;
 use super::{Options, Rng, isas};
@@ -302,7 +302,7 @@ fn a_stride_out_of_range_is_left_to_the_slow_path() {
     }
 }
 
-/// `cargo nextest run -p thalweg-cpu --run-ignored only long_sweep`
+/// Tests random map bodies for minutes. Run with `cargo nextest run -p thalweg-cpu --run-ignored only long_sweep`.
 #[test]
 #[ignore = "minutes long"]
 fn long_sweep() {

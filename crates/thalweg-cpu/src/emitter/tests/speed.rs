@@ -1,4 +1,4 @@
-//! Compares math functions with the scalar machine, and reports compile times and throughput.
+//! Comparison of emitted math functions with the scalar machine, and reports of compile times and throughput.
 
 use super::super::inner_reduction::{assemble_inner_reduction, compile_inner_reduction_with};
 use super::super::{Isa, Options, compile, compile_inner_reduction, compile_with};
@@ -103,7 +103,7 @@ fn sample(r: &mut Rng) -> f64 {
     }
 }
 
-/// GELU with Abramowitz and Stegun's erf, written out as a user would.
+/// Builds a GELU with Abramowitz and Stegun's approximation of erf, as a user would write it.
 fn gelu(b: &mut BodyBuilder, x: NodeId) -> NodeId {
     use ElementOp::*;
     let k = |b: &mut BodyBuilder, v: f64| b.constant(Scalar::Float(v), DType::F32);
@@ -141,7 +141,7 @@ fn gelu(b: &mut BodyBuilder, x: NodeId) -> NodeId {
     b.element(Mul, &[h, s])
 }
 
-/// Four rounds of Threefry on the elements' bits.
+/// Builds a map body with four rounds of the Threefry generator on the elements' bits.
 fn rounds() -> Body {
     use ElementOp::{Add, BitOr, BitXor, Shl, Shr};
     map(DType::U32, false, 1, |b, x| {
@@ -180,7 +180,8 @@ fn throughput(body: &Body, isa: Isa, options: Options, inputs: usize, n: usize) 
     t.as_nanos() as f64 / (turns * n) as f64
 }
 
-/// `cargo nextest run -p thalweg-cpu --release --run-ignored only speed_report --no-capture`
+/// Prints compile time and throughput of map bodies. Run with
+/// `cargo nextest run -p thalweg-cpu --release --run-ignored only speed_report --no-capture`.
 #[test]
 #[ignore = "a report, not a test"]
 fn speed_report() {
@@ -219,7 +220,7 @@ fn speed_report() {
     }
 }
 
-/// A row body of one input and one output.
+/// Builds a row body with one input and one output.
 fn rows_of(f: impl Fn(&mut BodyBuilder, NodeId, NodeId) -> NodeId) -> Body {
     let mut b = BodyBuilder::new(false);
     let class = AccessClass::Contiguous;
@@ -252,11 +253,11 @@ fn layernorm(b: &mut BodyBuilder, x: NodeId, n: NodeId) -> NodeId {
     b.element(ElementOp::Div, &[d, root])
 }
 
-/// Points per row, and rows, of the reports.
+/// Number of points per row (`N`), and number of rows, in the reports on row bodies.
 const N: usize = 1024;
 const ROWS: usize = 64;
 
-/// Row bodies of the reports.
+/// Builds the row bodies that the report measures, with their names.
 fn row_bodies() -> [(&'static str, Body); 5] {
     use ElementOp::*;
     let mut sum = BodyBuilder::new(false);
@@ -289,7 +290,7 @@ fn row_bodies() -> [(&'static str, Body); 5] {
     ]
 }
 
-/// Prints the report of a row body with `copies` copies of its loop.
+/// Prints the measurements of a row body whose main loop is unrolled `copies` times.
 fn row_report(name: &str, body: &Body, isa: Isa, copies: Option<usize>, x: &[f32]) {
     let code = compile_inner_reduction_with(body, isa, true, Options { copies, ..Options::default() }).unwrap();
     if let Some(folder) = thalweg_runtime::environment::CODE.path() {
@@ -333,7 +334,7 @@ fn row_report(name: &str, body: &Body, isa: Isa, copies: Option<usize>, x: &[f32
     );
 }
 
-/// Prints the report of column sums: all rows accumulate into the same one.
+/// Prints the measurements of column sums, where all rows accumulate into the same output row.
 fn columns_report(isa: Isa, x: &[f32]) {
     let mut body = map(DType::F32, false, 1, |_, x| x[0]);
     body.stores[0].combine = Some(Monoid::Sum);
@@ -359,7 +360,8 @@ fn columns_report(isa: Isa, x: &[f32]) {
     }
 }
 
-/// `cargo nextest run -p thalweg-cpu --release --run-ignored only rows_report --no-capture`
+/// Prints measurements of row bodies. Run with
+/// `cargo nextest run -p thalweg-cpu --release --run-ignored only rows_report --no-capture`.
 #[test]
 #[ignore = "a report, not a test"]
 fn rows_report() {

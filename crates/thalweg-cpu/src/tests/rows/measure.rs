@@ -6,7 +6,7 @@ use crate::tests::upload;
 use std::time::Instant;
 use thalweg_runtime::Buffer;
 
-/// Best time of a launch, in nanoseconds.
+/// Measures the shortest time of a launch, in nanoseconds.
 fn best(device: &CpuDevice, kernel: &Kernel, geometry: &Geometry, operands: &[&Buffer]) -> f64 {
     let program = device.program(kernel).unwrap();
     let scalars = [Scalar::Float(1.5).to_bits(DType::F32); 4];

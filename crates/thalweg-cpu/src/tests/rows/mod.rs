@@ -15,7 +15,7 @@ use thalweg_kernel::{
 };
 use thalweg_runtime::{Device, Error};
 
-/// A domain: the sizes of a tensor, and the axes that are folded.
+/// Domain of a test kernel: the sizes of a tensor, and the axes that are folded.
 #[derive(Clone, Debug)]
 struct Domain {
     shape: Vec<usize>,
@@ -26,9 +26,9 @@ struct Domain {
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Lies {
     Dense,
-    /// Every other element, from the last to the first.
+    /// Strided: every other element, from the last to the first.
     Flipped,
-    /// Padded along every axis.
+    /// With gaps along every axis.
     Padded,
     /// With the axes in reverse order in memory.
     Transposed,
@@ -36,7 +36,7 @@ enum Lies {
     PerRow,
 }
 
-/// A body and geometry under construction.
+/// Test case under construction: body, geometry and operands.
 struct Case {
     b: BodyBuilder,
     orientation: Orientation,
@@ -166,7 +166,7 @@ impl Case {
         self.b.node(Node::Load { access })
     }
 
-    /// Stores a value, one per point or one per row.
+    /// Adds an output that stores a value, one element per point or one per row.
     fn output(&mut self, node: NodeId, per_row: bool) {
         let dtype = self.b.body().dtype(node);
         let sizes = if per_row { self.row_sizes() } else { self.shape.clone() };
@@ -178,7 +178,7 @@ impl Case {
         self.b.store(node, access);
     }
 
-    /// Index of a point in its row, in f32 or i64.
+    /// Adds a node with the index of a point in its row, as f32 or i64.
     fn place(&mut self, dtype: DType) -> NodeId {
         let row = Case::strides_of(&self.extents[self.kept..]);
         let mut strides = vec![0; self.shape.len()];
@@ -200,7 +200,8 @@ fn op(case: &mut Case, op: ElementOp, args: &[NodeId]) -> NodeId {
     case.b.element(op, args)
 }
 
-/// Softmax with exact operations: `e/Σe`, where `e = d²/√d²` and `d = x - max`. Two folds, a third pass.
+/// Builds a kernel like softmax from exact operations: `e/Σe`, where `e = d²/√d²` and `d = x - max`. It has two folds
+/// and three passes.
 fn softmax_like(case: &mut Case, rng: &mut Lcg, lies: Lies) {
     let x = case.input(rng, DType::F32, lies, false);
     let m = case.b.fold(Monoid::Max, x);
@@ -213,7 +214,7 @@ fn softmax_like(case: &mut Case, rng: &mut Lcg, lies: Lies) {
     case.output(y, false);
 }
 
-/// Layer norm with its mean and variance, and a factor a row.
+/// Builds a layer norm that also stores mean and variance, and multiplies by one factor per row.
 fn layer_norm(case: &mut Case, rng: &mut Lcg, lies: Lies) {
     let x = case.input(rng, DType::F32, lies, true);
     let w = case.input(rng, DType::F32, Lies::PerRow, false);
@@ -234,7 +235,7 @@ fn layer_norm(case: &mut Case, rng: &mut Lcg, lies: Lies) {
     case.output(variance, true);
 }
 
-/// Index of the largest element, with the first NaN counting as the largest.
+/// Builds an argmax: the index of the largest element, where the first NaN counts as the largest.
 fn argmax(case: &mut Case, rng: &mut Lcg, lies: Lies, dtype: DType) {
     let x = case.input(rng, dtype, lies, true);
     let acc = if dtype.is_float() && dtype != DType::F64 { DType::F32 } else { dtype };
@@ -252,7 +253,7 @@ fn argmax(case: &mut Case, rng: &mut Lcg, lies: Lies, dtype: DType) {
     case.output(first, true);
 }
 
-/// A plain fold, with a wider accumulator for narrow dtypes.
+/// Builds a plain fold, with a wider accumulator for narrow dtypes.
 fn plain(case: &mut Case, rng: &mut Lcg, lies: Lies, fold: Monoid, dtype: DType) {
     let x = case.input(rng, dtype, lies, !matches!(fold, Monoid::Sum | Monoid::Prod));
     let acc = match dtype {
@@ -266,7 +267,7 @@ fn plain(case: &mut Case, rng: &mut Lcg, lies: Lies, fold: Monoid, dtype: DType)
     case.output(y, true);
 }
 
-/// Per-point output, with a fold that only a later fold needs.
+/// Builds a kernel with a per-point output, and a fold that only a later fold uses.
 fn two_outputs(case: &mut Case, rng: &mut Lcg, lies: Lies) {
     let x = case.input(rng, DType::F64, lies, false);
     let z = case.input(rng, DType::F32, Lies::Dense, false);
@@ -282,7 +283,7 @@ fn two_outputs(case: &mut Case, rng: &mut Lcg, lies: Lies) {
     case.output(s, true);
 }
 
-/// Running sums, a fold of their results, and an argsort: scans between passes.
+/// Builds running sums, a fold of their results, and an argsort: scans between passes.
 fn scans(case: &mut Case, rng: &mut Lcg, lies: Lies) {
     let x = case.input(rng, DType::F32, lies, false);
     let sums = case.b.scan(ScanOp::Sum, false, x);
@@ -295,7 +296,7 @@ fn scans(case: &mut Case, rng: &mut Lcg, lies: Lies) {
     case.output(last, true);
 }
 
-/// Each element times one gathered by an index computed from its position.
+/// Builds the product of each element with an element gathered by an index that is computed from its position.
 fn gathers(case: &mut Case, rng: &mut Lcg) {
     let x = case.input(rng, DType::F32, Lies::Dense, false);
     let table: Vec<u8> = (0..50).flat_map(|i| (i as f32 * 1.25 - 9.0).to_le_bytes()).collect();
@@ -328,7 +329,7 @@ fn launch(
     buffers.iter().zip(operands).map(|(b, o)| download(device, b, o.len())).collect()
 }
 
-/// Compares two results bit for bit, except that any NaN equals any NaN: which one propagates is up to the processor.
+/// Compares two results bit for bit, except that all NaN are equal: which NaN propagates depends on the processor.
 pub fn same(dtype: DType, a: &[u8], b: &[u8]) -> Result<(), String> {
     for (i, (a, b)) in a.chunks_exact(dtype.size()).zip(b.chunks_exact(dtype.size())).enumerate() {
         // SAFETY: a chunk is an element; vectors of bytes are aligned enough for these reads on the machines that run
@@ -445,7 +446,8 @@ fn row_folds_of_every_kind() {
     }
 }
 
-/// Sum and maximum of products with a transposed operand, and the squared differences of that operand from the maximum.
+/// Builds sum and maximum of products with a transposed operand, and the squared differences of that operand from the
+/// maximum.
 fn products_across(case: &mut Case, rng: &mut Lcg, dtype: DType) {
     let [x, z] = [Lies::Dense, Lies::Transposed].map(|lies| case.input(rng, dtype, lies, false));
     let carried = Monoid::carried(dtype);
@@ -538,7 +540,7 @@ fn an_index_out_of_range_ends_a_launch_of_rows() {
     }
 }
 
-/// Results of math functions depend on the engine, but neither on orientation nor on threads.
+/// Tests that results of math functions, which depend on the engine, depend neither on orientation nor on threads.
 #[test]
 fn row_softmax_is_the_same_in_both_orientations() {
     for isa in Choice::all() {
@@ -550,7 +552,7 @@ fn row_softmax_is_the_same_in_both_orientations() {
     }
 }
 
-/// An output in the same buffer as an input, which the row reads at the same points.
+/// Tests outputs in the buffer of an input that is read at the same points.
 #[test]
 fn row_outputs_may_lie_over_inputs() {
     for domain in
@@ -572,7 +574,7 @@ fn row_outputs_may_lie_over_inputs() {
     }
 }
 
-/// Rows so long that no values are buffered, and outputs with non-temporal stores.
+/// Tests rows so long that no values are saved in buffers, and outputs with non-temporal stores.
 #[test]
 fn row_bodies_over_long_rows() {
     let devices = [1, 2].map(|threads| {
@@ -609,7 +611,7 @@ fn rows_that_reach_outside_panic() {
     launch(&super::device(1), Orientation::OuterAxis, &case, &[]);
 }
 
-/// Neighbours in a block so far apart that no table of positions spans them.
+/// Tests neighbouring points of a block whose positions are so far apart that no i32 table can hold them.
 #[test]
 fn row_maps_over_more_than_an_i32_reaches() {
     let device = super::device(2);

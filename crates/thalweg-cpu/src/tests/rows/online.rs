@@ -1,15 +1,16 @@
-//! Online reductions of rows beyond the caches: accurate for ill-conditioned data, with the same bits on any number of
-//! threads.
+//! Tests of online reductions of rows beyond the caches: they are accurate for ill-conditioned data, and have the same
+//! bits on any number of threads.
 
 use super::*;
 use thalweg_ir::Scalar;
 
-/// Runs a kernel over `rows` rows of elements of a dtype, given as `x`. It computes in f32, or in f64 for f64.
+/// Runs a kernel, which `build` adds to, over `rows` rows of the elements `x` of a dtype; f64 is computed in f64, other
+/// dtypes in f32.
 fn run(x: &[f64], rows: usize, dtype: DType, strict: bool, build: impl Fn(&mut Case, NodeId, NodeId)) -> Vec<Vec<f64>> {
     over(&domain(&[rows, x.len() / rows], &[1]), x, dtype, strict, build)
 }
 
-/// Runs a kernel over any domain.
+/// Like [`run`], over any domain.
 fn over(
     domain: &Domain,
     x: &[f64],
@@ -52,7 +53,7 @@ fn over(
     wanted.unwrap()[1..].iter().map(floats).collect()
 }
 
-/// Variance and standard deviation; stores the mean, the variance and the standard deviation.
+/// Builds a kernel that stores the mean, the variance and the standard deviation of each row.
 fn variance(case: &mut Case, x: NodeId, n: NodeId) {
     let (mean, v) = moments(case, x, n);
     let s = op(case, ElementOp::Sqrt, &[v]);
@@ -70,7 +71,7 @@ fn moments(case: &mut Case, x: NodeId, n: NodeId) -> (NodeId, NodeId) {
     (mean, op(case, ElementOp::Div, &[q, n]))
 }
 
-/// Log-sum-exp, with an infinite maximum replaced.
+/// Builds a log-sum-exp in which an infinite maximum is replaced by 0.
 fn log_sum_exp(case: &mut Case, x: NodeId, _: NodeId) {
     let m = case.b.fold(Monoid::Max, x);
     let zero = case.b.constant(Scalar::Int(0), case.b.body().dtype(x));
@@ -93,7 +94,7 @@ fn soft(case: &mut Case, x: NodeId, _: NodeId) {
     case.output(y, false);
 }
 
-/// The `power`th central moment.
+/// Builds the sum of the `power`th powers of the deviations from the mean (a central moment times n).
 fn higher(power: u8) -> impl Fn(&mut Case, NodeId, NodeId) {
     move |case, x, n| {
         let s = case.b.fold(Monoid::Sum, x);
@@ -110,8 +111,8 @@ fn higher(power: u8) -> impl Fn(&mut Case, NodeId, NodeId) {
     }
 }
 
-/// Sum of squared deviations with the correction of the two-pass algorithm (minus the squared sum of deviations over
-/// n), and the sum of deviations.
+/// Builds the sum of squared deviations with the correction of the two-pass algorithm (minus the squared sum of
+/// deviations over n), and the sum of deviations.
 fn corrected(case: &mut Case, x: NodeId, n: NodeId) {
     let s = case.b.fold(Monoid::Sum, x);
     let mean = op(case, ElementOp::Div, &[s, n]);
@@ -125,7 +126,7 @@ fn corrected(case: &mut Case, x: NodeId, n: NodeId) {
     case.output(left, true);
 }
 
-/// The variance with weights `x²`.
+/// Builds the variance with weights `x²`.
 fn weighted(case: &mut Case, x: NodeId, _: NodeId) {
     let w = op(case, ElementOp::Square, &[x]);
     let wx = op(case, ElementOp::Mul, &[w, x]);
@@ -139,7 +140,7 @@ fn weighted(case: &mut Case, x: NodeId, _: NodeId) {
     case.output(v, true);
 }
 
-/// The entropy of a softmax, and the expectation of `x²` under it.
+/// Builds the entropy of a softmax, and the expectation of `x²` under it.
 fn entropy(case: &mut Case, x: NodeId, _: NodeId) {
     let m = case.b.fold(Monoid::Max, x);
     let d = op(case, ElementOp::Sub, &[x, m]);
@@ -156,7 +157,7 @@ fn entropy(case: &mut Case, x: NodeId, _: NodeId) {
     case.output(expected, true);
 }
 
-/// The number of maximum elements, and the sum of their squares.
+/// Builds the number of elements that equal the maximum, and the sum of their squares.
 fn largest(case: &mut Case, x: NodeId, _: NodeId) {
     let m = case.b.fold(Monoid::Max, x);
     let dtype = case.b.body().dtype(x);
@@ -170,7 +171,7 @@ fn largest(case: &mut Case, x: NodeId, _: NodeId) {
     }
 }
 
-/// Approximately normal numbers around `mean`.
+/// Generates `n` approximately normal numbers around `mean`.
 fn numbers(n: usize, mean: f64) -> Vec<f64> {
     let mut rng = Lcg(n as u64);
     (0..n).map(|_| mean + (0..4).map(|_| rng.value()).sum::<f64>() / 9.0).collect()
@@ -238,7 +239,7 @@ fn several_rows_and_folds_beside_a_variance() {
     }
 }
 
-/// Rows of several runs, whose blocks have several lengths.
+/// Tests rows of several runs, whose blocks have different lengths.
 #[test]
 fn rows_of_several_runs() {
     let [a, b, c] = [40, 2, 4500];
@@ -306,7 +307,8 @@ fn moments_are_right_wherever_the_mean_lies() {
     }
 }
 
-/// The sum of deviations from a rounded mean is the body's own, since the body corrects the squares by it.
+/// Tests that a body's own sum of deviations from the rounded mean is not replaced by 0, since the body corrects the
+/// sum of squares by it.
 #[test]
 fn what_a_body_corrects_by_itself_is_not_corrected_before() {
     let x = numbers(1_000_003, 1e6);

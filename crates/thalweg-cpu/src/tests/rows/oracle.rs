@@ -5,7 +5,7 @@ use super::super::{read, write};
 use thalweg_ir::{DType, Monoid, Scalar, ScanOp};
 use thalweg_kernel::{Access, AccessClass, AccessGeometry, Body, Node, NodeId, RowGeometry, order, reference};
 
-/// Tree reduction of blocks, as a recursion: the left side has the largest power of two.
+/// Tree reduction of blocks, by recursion: the left side has the largest power of two blocks that is less than all.
 fn pairwise(op: Monoid, dtype: DType, blocks: &[u64]) -> u64 {
     match blocks {
         [] => op.identity(dtype),
@@ -18,7 +18,7 @@ fn pairwise(op: Monoid, dtype: DType, blocks: &[u64]) -> u64 {
     }
 }
 
-/// Fold of a row that consists of runs of `n` elements.
+/// Folds a row that consists of runs of `n` elements.
 pub fn fold(op: Monoid, dtype: DType, elements: &[u64], n: usize) -> u64 {
     let mut blocks = vec![];
     for block in elements.chunks(n.max(1)).flat_map(|run| run.chunks(4096)) {
@@ -36,7 +36,7 @@ pub fn fold(op: Monoid, dtype: DType, elements: &[u64], n: usize) -> u64 {
     pairwise(op, dtype, &blocks)
 }
 
-/// State of a row's evaluation: results of folds, and of scans point by point.
+/// State of a row's evaluation: results of the folds and scans computed so far.
 #[derive(Clone)]
 struct Known {
     values: Vec<Option<u64>>,
@@ -44,7 +44,7 @@ struct Known {
 }
 
 impl Known {
-    /// Whether a node can be computed.
+    /// Whether a node can be evaluated: all folds and scans that it depends on are known.
     fn has(&self, body: &Body, id: NodeId) -> bool {
         match body.nodes[id.index()] {
             Node::Value { slot, .. } => self.values[slot as usize].is_some(),
@@ -111,7 +111,7 @@ struct Point<'a> {
     operands: &'a [Vec<u8>],
     scalars: &'a [u64],
     row: &'a [usize],
-    /// Row number, and point number in the row.
+    /// Index of the row, and of the point in the row.
     at: (usize, usize),
     known: &'a Known,
 }

@@ -16,7 +16,7 @@ fn per_row(operand: u16, dtype: DType) -> Access {
     Access { operand: Some(operand), dtype, class: AccessClass::Uniform, per_row: true }
 }
 
-/// Folds one block of at most 4,096 elements in the normative order.
+/// Folds one block of at most 4,096 elements in the order of `thalweg_kernel::order`.
 fn fold(op: Monoid, dtype: DType, elements: impl Iterator<Item = u64>) -> u64 {
     let mut lanes = [op.identity(dtype); LANES];
     for (i, v) in elements.enumerate() {
@@ -32,8 +32,8 @@ fn fold(op: Monoid, dtype: DType, elements: impl Iterator<Item = u64>) -> u64 {
     lanes[0]
 }
 
-/// Values that a row stores (for each store one per point, or a single one if it is per row), and the values of the
-/// row.
+/// Evaluates a row: returns the elements of each store (one per point, or a single one if the store is per row), and
+/// the values of the row.
 fn evaluate_row(body: &Body, operands: &[Operand], scalars: &[u64], row: usize, n: usize) -> (Vec<Vec<Val>>, Vec<Val>) {
     let mut values: Vec<Val> = vec![];
     let points = |values: &[Val], n: usize| -> Vec<Vec<Val>> {
@@ -53,7 +53,7 @@ fn evaluate_row(body: &Body, operands: &[Operand], scalars: &[u64], row: usize, 
     (stored.collect(), values)
 }
 
-/// Division of a run into calls.
+/// Division of a row body's execution into calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     Whole,
@@ -61,7 +61,7 @@ enum Way {
     RowByRow,
 }
 
-/// Memory for the accesses of a body; no two points write the same element.
+/// Generates memory for the accesses of a body; no two points write the same element.
 fn operands(body: &Body, seed: u64, n: usize, rows: usize) -> Vec<Operand> {
     let operand = |(i, &a): (usize, &Access)| {
         let mut w = operand(a, n.max(1), rows, seed * 100 + i as u64);
@@ -193,7 +193,7 @@ fn sums_of_numbers_that_round_have_the_order_of_sums() {
     }
 }
 
-/// A random row body: folds that may depend on earlier folds, results per point and per row.
+/// Generates a random row body: folds that may depend on earlier folds, results per point and per row.
 fn random(seed: u64) -> (Body, Vec<u64>) {
     use ElementOp::*;
     let mut next = numbers(seed);

@@ -1,4 +1,4 @@
-//! Gathers at data-dependent offsets, in and out of range.
+//! Tests of gathers at data-dependent offsets, in and out of range.
 
 use super::oracle::{Operand, Val, decode, encode};
 use super::{contiguous, exact, numbers, operand};
@@ -7,7 +7,7 @@ use crate::tile::{compile, compile_inner_reduction};
 use thalweg_ir::{DType, ElementOp, Monoid, Scalar};
 use thalweg_kernel::{Access, AccessClass, Body, BodyBuilder, Node, NodeId};
 
-/// Gathers elements of operand 2, with offsets and flags from operands 0 and 1.
+/// Adds a gather from operand 2, with offsets from operand 0 and `inside` flags from operand 1.
 fn gather(b: &mut BodyBuilder, dtype: DType, class: AccessClass) -> NodeId {
     let (offset, inside) = (b.access(contiguous(0, DType::I64)), b.access(contiguous(1, DType::Bool)));
     let from = b.access(Access { operand: Some(2), dtype, class, per_row: false });
@@ -23,7 +23,7 @@ fn stored(dtype: DType, class: AccessClass) -> Body {
     b.finish()
 }
 
-/// Memory for a body with such a gather, and the expected element at each point.
+/// Memory and arguments for a body with a gather, and the expected element at each point.
 struct Case {
     operands: Vec<Operand>,
     bounds: [u64; 2],
@@ -31,8 +31,8 @@ struct Case {
     args: Vec<u64>,
 }
 
-/// All positions are in range except those of `wrong`: points, each with its position, or `None` where `inside` is
-/// false.
+/// Generates a test case. All positions are in range, except at the points of `wrong`, each given with its position, or
+/// `None` if `inside` is false there.
 fn case(body: &Body, n: usize, rows: usize, seed: u64, wrong: &[(usize, Option<i64>)]) -> Case {
     let mut operands: Vec<Operand> =
         body.accesses.iter().enumerate().map(|(i, &a)| operand(a, n, rows, seed * 9 + i as u64)).collect();
@@ -58,7 +58,7 @@ fn case(body: &Body, n: usize, rows: usize, seed: u64, wrong: &[(usize, Option<i
 }
 
 impl Case {
-    /// Sets word 3 of the access, which must be the final address of the bounds.
+    /// Sets argument word 3 of the gather's access to the address of the bounds, which must not move afterwards.
     fn bound(&mut self) -> &[u64] {
         self.args[11] = self.bounds.as_ptr() as u64;
         &self.args

@@ -91,7 +91,7 @@ fn numbers(seed: u64) -> impl FnMut() -> u32 {
     }
 }
 
-/// An operand of the class over memory filled with points of the dtype.
+/// Generates an operand of an access's class, over memory that is filled with test values of its dtype.
 fn operand(a: Access, n: usize, rows: usize, seed: u64) -> Operand {
     let mut next = numbers(seed);
     let (strides, offset) = match a.class {
@@ -114,7 +114,8 @@ fn operand(a: Access, n: usize, rows: usize, seed: u64) -> Operand {
     w
 }
 
-/// Runs the body and checks each stored value with `close`: (store, got, want).
+/// Runs a body and checks each stored value with `close`, which gets the index of the store, the value and the expected
+/// value.
 fn check(
     body: &Body,
     operands: &mut [Operand],
@@ -157,7 +158,8 @@ fn exact(_: usize, got: Val, want: Val) -> bool {
     }
 }
 
-/// Tolerance of this many ulp of the dtype, or of as many of its smallest values absolutely.
+/// Returns a comparison with a relative tolerance of `ulps` ulp of the dtype, or an absolute one of as many of its
+/// smallest positive values.
 fn within(dtype: DType, ulps: f64) -> impl Fn(usize, Val, Val) -> bool {
     let eps = 0.5f64.powi(dtype.mantissa_digits() as i32 - 1);
     let tiny = match dtype {
@@ -171,7 +173,7 @@ fn within(dtype: DType, ulps: f64) -> impl Fn(usize, Val, Val) -> bool {
     }
 }
 
-/// Whether an operation on floats is correctly rounded, to the bit.
+/// Whether the engine's results of an operation on floats must be correctly rounded.
 fn is_exact(op: ElementOp) -> bool {
     use ElementOp::*;
     matches!(
@@ -212,7 +214,7 @@ fn contiguous(operand: u16, dtype: DType) -> Access {
     Access { operand: Some(operand), dtype, class: AccessClass::Contiguous, per_row: false }
 }
 
-/// Stores the result of the operation on loaded arguments.
+/// Builds a body that stores the result of one operation on loaded arguments.
 fn single(op: ElementOp, dtype: DType, strict: bool) -> Body {
     let mut b = BodyBuilder::new(strict);
     // No fused multiply-adds, so that results equal the operation table's.
@@ -363,7 +365,7 @@ fn positions_and_validity() {
     }
 }
 
-/// A random body over f32, i32 and i8 values with exact operations, conversions, constants and scalars.
+/// Generates a random body over f32, i32 and i8 values with exact operations, conversions, constants and scalars.
 fn random(seed: u64) -> (Body, Vec<u64>) {
     use ElementOp::*;
     let mut next = numbers(seed);

@@ -3,7 +3,7 @@
 use thalweg_ir::{DType, ElementOp, Scalar};
 use thalweg_kernel::{Access, AccessClass, Body, Node, NodeId};
 
-/// An exact value: floats as f64, integers and bool as i64.
+/// Exact value of an element: floats as f64, integers and bool as i64.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Val {
     F(f64),
@@ -50,7 +50,8 @@ pub fn decode(dtype: DType, b: &[u8]) -> Val {
     }
 }
 
-/// A float as the dtype's lanes hold it: bf16 and f16 are rounded only with `narrow`.
+/// Rounds a float to the precision of the dtype's lanes; bf16 and f16 are rounded to their own precision only if
+/// `narrow`.
 fn hold(dtype: DType, v: f64, narrow: bool) -> f64 {
     match dtype {
         DType::BF16 | DType::F16 if !narrow => v as f32 as f64,
@@ -76,14 +77,14 @@ pub fn cast(v: Val, from: DType, to: DType) -> Val {
     }
 }
 
-/// The element and position of an access at a point.
+/// Element (if loaded) and position of an access at a point.
 #[derive(Clone, Copy)]
 pub struct Seen {
     pub value: Option<Val>,
     pub position: i64,
 }
 
-/// A value from the form of `Scalar::to_bits`.
+/// Decodes a value from the form of `Scalar::to_bits`.
 pub fn scalar(bits: u64, dtype: DType) -> Val {
     match Scalar::from_bits(bits, dtype) {
         Scalar::Float(v) => F(v),
@@ -93,7 +94,7 @@ pub fn scalar(bits: u64, dtype: DType) -> Val {
     }
 }
 
-/// A value in the form of `Scalar::to_bits`.
+/// Encodes a value in the form of `Scalar::to_bits`.
 pub fn bits(v: Val, dtype: DType) -> u64 {
     match v {
         F(v) => Scalar::Float(v),
@@ -102,13 +103,13 @@ pub fn bits(v: Val, dtype: DType) -> u64 {
     .to_bits(dtype)
 }
 
-/// Values stored at one point.
+/// Evaluates the values that a body stores at one point.
 pub fn evaluate(body: &Body, seen: &dyn Fn(u16) -> Seen, scalars: &[u64]) -> Vec<Val> {
     let all = evaluate_all(body, seen, scalars, &[]);
     body.stores.iter().map(|s| all[s.node.index()]).collect()
 }
 
-/// Values of all nodes at one point, given the values of the row known so far; unknown ones count as 0.
+/// Evaluates all nodes of a body at one point, given the values of the row that are known so far; others count as 0.
 pub fn evaluate_all(body: &Body, seen: &dyn Fn(u16) -> Seen, scalars: &[u64], row: &[Val]) -> Vec<Val> {
     let mut values: Vec<Val> = vec![];
     for (i, node) in body.nodes.iter().enumerate() {
@@ -156,7 +157,7 @@ pub fn evaluate_all(body: &Body, seen: &dyn Fn(u16) -> Seen, scalars: &[u64], ro
     values
 }
 
-/// Memory and geometry of an access.
+/// Memory and strides of an access of a test body.
 pub struct Operand {
     pub memory: Vec<u8>,
     /// Index of the first point's element in `memory` (or its position, for an access without an operand).
@@ -199,7 +200,7 @@ impl Operand {
     }
 }
 
-/// Memory aligned for elements of every dtype.
+/// Allocates zeroed memory that is aligned for elements of every dtype.
 pub fn memory(bytes: usize) -> Vec<u8> {
     // All allocators that run tests align more than this; the assertion fails if one does not.
     let out = vec![0u8; bytes.next_multiple_of(8).max(64)];

@@ -1,4 +1,4 @@
-//! Stores that combine, and strided stores.
+//! Tests of stores that combine, and of strided stores.
 
 use super::oracle::{Operand, Val, bits, decode, encode, evaluate, scalar};
 use super::{contiguous, exact, operand};
@@ -11,7 +11,7 @@ use thalweg_kernel::{Access, AccessClass, Body, BodyBuilder, Node};
 const OPS: [Monoid; 4] = [Monoid::Sum, Monoid::Prod, Monoid::Max, Monoid::Min];
 const FOLDED: [DType; 6] = [DType::F32, DType::F64, DType::I32, DType::U32, DType::I64, DType::U64];
 
-/// A loaded value and its double, which is stored through an access of the class.
+/// Builds a body that stores the double of a loaded value (of a bool, its negation) through an access of the class.
 fn body(dtype: DType, class: AccessClass, op: Option<Monoid>) -> Body {
     let mut b = BodyBuilder::new(false);
     let (x, out) =
@@ -24,7 +24,8 @@ fn body(dtype: DType, class: AccessClass, op: Option<Monoid>) -> Body {
     body
 }
 
-/// Runs a body whose store has these strides, and compares all of its memory with stores made one by one, row by row.
+/// Runs a body whose store has these strides, and compares the whole memory with the result of storing element by
+/// element, row by row.
 fn check(body: &Body, strides: (i64, i64), n: usize, rows: usize, seed: u64) {
     let (from, to) = (body.accesses[0], body.accesses[1]);
     let mut source = operand(from, n, rows, seed);

@@ -7,20 +7,21 @@ use iced_x86::{Code as Iced, Decoder, DecoderOptions, Instruction, OpKind, Regis
 
 #[derive(Clone, Copy, PartialEq)]
 enum Form {
-    /// reg, vvvv, rm
+    /// Operands reg, vvvv, rm.
     Three,
-    /// reg, rm
+    /// Operands reg, rm.
     Two,
-    /// rm, reg
+    /// Operands rm, reg.
     Back,
-    /// vvvv, rm, imm
+    /// Operands vvvv, rm, immediate.
     Shift,
-    /// mask register, vvvv, rm, imm
+    /// Operands mask register, vvvv, rm, immediate.
     Test,
 }
 use Form::*;
 
-/// Mnemonics in the two instruction sets (empty if there is none), encoding and operand form.
+/// Expected decoding of an instruction: mnemonics on AVX-512 and on AVX2 (empty if there is none), encoding, operand
+/// form.
 struct Row(&'static str, &'static str, Code, Form);
 
 fn pair(avx512: [&'static str; 2], avx2: [&'static str; 2], p: ops::Pair, form: Form) -> [Row; 2] {

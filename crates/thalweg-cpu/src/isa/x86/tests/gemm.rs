@@ -21,7 +21,7 @@ fn forms(isa: Isa) -> Vec<Form> {
     tiles.chain(streams).chain(dots).collect()
 }
 
-/// All arithmetics with the forms that an instruction set has for them.
+/// Iterates over all pairs of arithmetic and micro-kernel form that an instruction set supports.
 fn all(isa: Isa) -> impl Iterator<Item = (Arithmetic, Form)> {
     use Arithmetic::{F32, F64, Pairs, Quads};
     let narrow = if isa == Isa::Avx512 { &[Pairs, Quads][..] } else { &[] };
@@ -39,12 +39,12 @@ fn all(isa: Isa) -> impl Iterator<Item = (Arithmetic, Form)> {
     [F32, F64].into_iter().flat_map(move |a| forms(isa).into_iter().map(move |form| (a, form))).chain(narrow)
 }
 
-/// Code of every function of an instruction set, with its arithmetic and form.
+/// Assembles every micro-kernel of an instruction set; returns the arithmetic, the form and the code of each.
 pub fn assembled(isa: Isa) -> impl Iterator<Item = (String, String, Vec<u8>)> {
     all(isa).map(move |(a, form)| (format!("{a:?}"), format!("{form:?}"), isa.gemm(a, form)))
 }
 
-/// Instruction that adds products to a sum.
+/// Mnemonic of the instruction that adds products to a sum in this arithmetic.
 fn adds_products(arithmetic: Arithmetic) -> Mnemonic {
     match arithmetic {
         Arithmetic::F32 => Mnemonic::Vfmadd231ps,
@@ -54,7 +54,7 @@ fn adds_products(arithmetic: Arithmetic) -> Mnemonic {
     }
 }
 
-/// All instructions up to the return.
+/// Decodes all instructions up to the return.
 fn decoded(code: &[u8]) -> Vec<Instruction> {
     let mut decoder = Decoder::with_ip(64, code, 0, DecoderOptions::NONE);
     let mut all = Vec::new();
