@@ -10,9 +10,9 @@ use thalweg_runtime::{Error, Pool};
 /// read and bytes written both count.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bandwidth {
-    /// Rate with one thread.
+    /// Bandwidth of one thread, in bytes a second.
     pub one: f64,
-    /// Rate with all threads that a launch may use.
+    /// Bandwidth of all threads that a launch may use, in bytes a second.
     pub all: f64,
     /// Number of threads of the rate `all`.
     pub threads: usize,

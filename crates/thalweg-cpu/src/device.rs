@@ -60,7 +60,7 @@ impl CpuOptions {
 }
 
 impl Default for CpuOptions {
-    /// [`CpuOptions::from_environment`]; panics on an error.
+    /// Returns the options from the environment: [`CpuOptions::from_environment`]. Panics on an error.
     fn default() -> CpuOptions {
         CpuOptions::from_environment().unwrap_or_else(|mistake| panic!("{mistake}"))
     }
@@ -102,7 +102,7 @@ impl CpuDevice {
         Ok(device)
     }
 
-    /// Opens a device with these options.
+    /// Opens a device with these options; ignores the environment.
     pub fn with(options: CpuOptions) -> Arc<CpuDevice> {
         Arc::new(CpuDevice {
             pool: Pool::new("cpu".into(), Box::new(HostMemory::default())),

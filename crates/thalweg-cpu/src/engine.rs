@@ -188,7 +188,7 @@ fn tile_info() -> ProgramInfo {
 /// Alignment in bytes of output rows that non-temporal stores write.
 pub const STREAM_ALIGN: usize = 64;
 
-/// A compiled map body.
+/// A compiled map body: emitted code, if the emitter accepts the body, and the tile engine as slow path.
 pub struct Engine {
     body: Body,
     /// Number of operands of the launch. Operands with higher indices are scratch tables that the driver adds.
@@ -202,7 +202,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Compiles a body.
+    /// Compiles a map body for an engine.
     pub fn new(body: &Body, choice: Choice) -> Engine {
         // A body that accumulates cannot run twice, so code that may ask for a second run is refused.
         Engine::with((body, body.operands), choice, |info| !(info.rereads_inputs && accumulates(body)))

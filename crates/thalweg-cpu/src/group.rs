@@ -23,7 +23,7 @@ const UNIT_NS: f64 = 10_000.0;
 /// Fixed overhead of a sub-kernel in nanoseconds, checks included, beside its loop (measured by `tests/groups.rs`).
 const PART_NS: f64 = 50.0;
 
-/// Program of a sub-kernel.
+/// Compiled program of a sub-kernel of a group.
 #[derive(Clone, Debug)]
 pub enum PartProgram {
     /// Map over one domain.
@@ -52,7 +52,7 @@ struct SubKernel {
     scalars: usize,
 }
 
-/// A compiled group.
+/// A compiled group of sub-kernels, which one launch runs.
 pub struct GroupProgram {
     parts: Vec<SubKernel>,
     /// Total number of operands that sub-kernels read: they precede the written ones in the operand list of a launch.

@@ -53,7 +53,7 @@ struct Line {
     bounds: Option<[u64; 2]>,
 }
 
-/// Loop nest of a launch.
+/// Loop nest that traverses a domain in rectangles: its accesses, loops and block sizes.
 struct Traversal {
     lines: Vec<Line>,
     /// Trip counts of the loops, outermost first; the last two count blocks of rows and blocks of columns.
@@ -67,13 +67,13 @@ struct Traversal {
     index_steps: [i64; MAX_RANK + 1],
 }
 
-/// Traversal strategy of a domain.
+/// Strategy by which a launch traverses its domain.
 enum Passed<'a> {
-    /// One dimension: see [`flat`].
+    /// A single dimension, in chunks: see [`flat`].
     Flat,
     /// Narrow rows, concatenated to one line: see [`Narrow`].
     Narrow(Box<Narrow<'a>>),
-    /// Rectangles of rows and points.
+    /// Rectangles of rows and points, enumerated by a loop nest.
     Rectangles(Box<Traversal>),
 }
 

@@ -1,169 +1,169 @@
 //! Vector operations in which the math functions are written.
 //!
 //! The modules of `math` write each function once, generic over a [`Machine`]. The emitter's machine records
-//! instructions. The scalar machine computes, in loops that the compiler vectorises; the tile engine uses it, and so do
-//! the accuracy tests, which thus check the very arithmetic that is emitted.
+//! instructions. The scalar machine computes with numbers, in loops that the compiler vectorises. The tile engine and
+//! the accuracy tests use the scalar machine, so the tests check the arithmetic that is emitted.
 
 /// A target for math functions: lanes of f32 (`F`), f64 (`D`), i32 (`I`), i64 (`L`), and masks (`M`) over them.
 ///
 /// Comparisons are ordered: false if either side is NaN (`ne` is true). `fma` is fused: one rounding.
 #[allow(clippy::wrong_self_convention, reason = "`self` is the machine, not the value converted")]
 pub trait Machine {
-    /// f32 lanes.
+    /// Vector of f32 lanes.
     type F: Copy;
-    /// f64 lanes.
+    /// Vector of f64 lanes.
     type D: Copy;
-    /// i32 lanes.
+    /// Vector of i32 lanes.
     type I: Copy;
-    /// i64 lanes.
+    /// Vector of i64 lanes.
     type L: Copy;
-    /// Truth values, valid for lanes of any width.
+    /// Mask: one truth value per lane, valid for lanes of any width.
     type M: Copy;
 
-    /// An f32 constant.
+    /// An f32 constant in every lane.
     fn f(&mut self, v: f32) -> Self::F;
-    /// `a + b`
+    /// Sum `a + b` of f32 lanes.
     fn add(&mut self, a: Self::F, b: Self::F) -> Self::F;
-    /// `a - b`
+    /// Difference `a - b` of f32 lanes.
     fn sub(&mut self, a: Self::F, b: Self::F) -> Self::F;
-    /// `a·b`
+    /// Product `a·b` of f32 lanes.
     fn mul(&mut self, a: Self::F, b: Self::F) -> Self::F;
-    /// `a/b`, correctly rounded
+    /// Quotient `a/b`, correctly rounded (lanes of f32).
     fn div(&mut self, a: Self::F, b: Self::F) -> Self::F;
-    /// `a·b + c`, one rounding
+    /// Fused multiply-add `a·b + c`, rounded once (lanes of f32).
     fn fma(&mut self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
-    /// `c - a·b`, one rounding
+    /// Fused negated multiply-add `c - a·b`, rounded once (lanes of f32).
     fn fnma(&mut self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
-    /// `√a`
+    /// Square root `√a`, correctly rounded (lanes of f32).
     fn sqrt(&mut self, a: Self::F) -> Self::F;
-    /// `a < b ? a : b` (so `b` if either is NaN), as x86 `minps`
+    /// Minimum `a < b ? a : b` of f32 lanes, so `b` if either is NaN, as x86 `minps`.
     fn min(&mut self, a: Self::F, b: Self::F) -> Self::F;
-    /// `a > b ? a : b` (so `b` if either is NaN), as x86 `maxps`
+    /// Maximum `a > b ? a : b` of f32 lanes, so `b` if either is NaN, as x86 `maxps`.
     fn max(&mut self, a: Self::F, b: Self::F) -> Self::F;
-    /// Sign bit cleared
+    /// Magnitude: the sign bit cleared (lanes of f32).
     fn abs(&mut self, a: Self::F) -> Self::F;
-    /// Sign bit inverted
+    /// Negation: the sign bit inverted (lanes of f32).
     fn neg(&mut self, a: Self::F) -> Self::F;
-    /// The magnitude of `a` with the sign bit of `s`
+    /// The magnitude of `a` with the sign bit of `s` (lanes of f32).
     fn copysign(&mut self, a: Self::F, s: Self::F) -> Self::F;
-    /// Nearest integer, halves to even
+    /// Nearest integer as a float, halves to even (lanes of f32).
     fn round(&mut self, a: Self::F) -> Self::F;
-    /// `a·2ⁿ` for integral `n` in ±300, rounded once, including subnormal and infinite results.
+    /// Product `a·2ⁿ` of f32 lanes, for integral `n` in ±300, rounded once, including subnormal and infinite results.
     fn scale(&mut self, a: Self::F, n: Self::F) -> Self::F;
-    /// `a < b`
+    /// Comparison `a < b` (lanes of f32).
     fn lt(&mut self, a: Self::F, b: Self::F) -> Self::M;
-    /// `a ≤ b`
+    /// Comparison `a ≤ b` (lanes of f32).
     fn le(&mut self, a: Self::F, b: Self::F) -> Self::M;
-    /// `a = b`
+    /// Comparison `a = b` (lanes of f32).
     fn eq(&mut self, a: Self::F, b: Self::F) -> Self::M;
-    /// `a ≠ b`, true if either is NaN
+    /// Comparison `a ≠ b`, true if either is NaN (lanes of f32).
     fn ne(&mut self, a: Self::F, b: Self::F) -> Self::M;
-    /// `m ? a : b`
+    /// Selection by lane: `m ? a : b` (lanes of f32).
     fn select(&mut self, m: Self::M, a: Self::F, b: Self::F) -> Self::F;
-    /// The lanes reinterpreted as integers (a bit cast)
+    /// Bit cast of f32 lanes to i32 lanes.
     fn bits(&mut self, a: Self::F) -> Self::I;
-    /// Integer lanes reinterpreted as floats (a bit cast)
+    /// Bit cast of i32 lanes to f32 lanes.
     fn from_bits(&mut self, a: Self::I) -> Self::F;
-    /// Nearest integer as i32 (halves to even); unspecified out of range
+    /// Conversion of f32 lanes to the nearest i32, halves to even; unspecified out of range.
     fn to_int(&mut self, a: Self::F) -> Self::I;
-    /// The integer as f32, rounded
+    /// Conversion of i32 lanes to f32, rounded.
     fn to_float(&mut self, a: Self::I) -> Self::F;
 
-    /// An i32 constant.
+    /// An i32 constant in every lane.
     fn i(&mut self, v: i32) -> Self::I;
-    /// `a + b`, wrapping
+    /// Sum `a + b` of i32 lanes, wrapping.
     fn i_add(&mut self, a: Self::I, b: Self::I) -> Self::I;
-    /// `a - b`, wrapping
+    /// Difference `a - b` of i32 lanes, wrapping.
     fn i_sub(&mut self, a: Self::I, b: Self::I) -> Self::I;
-    /// Bitwise and
+    /// Bitwise and `a & b` of i32 lanes.
     fn i_and(&mut self, a: Self::I, b: Self::I) -> Self::I;
-    /// Bitwise or
+    /// Bitwise or `a | b` of i32 lanes.
     fn i_or(&mut self, a: Self::I, b: Self::I) -> Self::I;
-    /// Bitwise exclusive or
+    /// Bitwise exclusive or `a ^ b` of i32 lanes.
     fn i_xor(&mut self, a: Self::I, b: Self::I) -> Self::I;
-    /// Shift left by a constant below 32
+    /// Left shift of i32 lanes by a constant below 32.
     fn i_shl(&mut self, a: Self::I, n: u32) -> Self::I;
-    /// Logical shift right by a constant below 32
+    /// Logical right shift of i32 lanes by a constant below 32.
     fn i_shr(&mut self, a: Self::I, n: u32) -> Self::I;
-    /// Arithmetic shift right by a constant below 32
+    /// Arithmetic right shift of i32 lanes by a constant below 32.
     fn i_sar(&mut self, a: Self::I, n: u32) -> Self::I;
-    /// `a = b`
+    /// Comparison `a = b` of i32 lanes.
     fn i_eq(&mut self, a: Self::I, b: Self::I) -> Self::M;
-    /// `a > b`, signed
+    /// Signed comparison `a > b` of i32 lanes.
     fn i_gt(&mut self, a: Self::I, b: Self::I) -> Self::M;
 
-    /// An f64 constant.
+    /// An f64 constant in every lane.
     fn d(&mut self, v: f64) -> Self::D;
-    /// `a + b`
+    /// Sum `a + b` of f64 lanes.
     fn d_add(&mut self, a: Self::D, b: Self::D) -> Self::D;
-    /// `a - b`
+    /// Difference `a - b` of f64 lanes.
     fn d_sub(&mut self, a: Self::D, b: Self::D) -> Self::D;
-    /// `a·b`
+    /// Product `a·b` of f64 lanes.
     fn d_mul(&mut self, a: Self::D, b: Self::D) -> Self::D;
-    /// `a/b`
+    /// Quotient `a/b`, correctly rounded (lanes of f64).
     fn d_div(&mut self, a: Self::D, b: Self::D) -> Self::D;
-    /// `a·b + c`, one rounding
+    /// Fused multiply-add `a·b + c`, rounded once (lanes of f64).
     fn d_fma(&mut self, a: Self::D, b: Self::D, c: Self::D) -> Self::D;
-    /// `c - a·b`, one rounding
+    /// Fused negated multiply-add `c - a·b`, rounded once (lanes of f64).
     fn d_fnma(&mut self, a: Self::D, b: Self::D, c: Self::D) -> Self::D;
-    /// `√a`
+    /// Square root `√a`, correctly rounded (lanes of f64).
     fn d_sqrt(&mut self, a: Self::D) -> Self::D;
-    /// `a < b ? a : b`
+    /// Minimum `a < b ? a : b` of f64 lanes, so `b` if either is NaN, as x86 `minpd`.
     fn d_min(&mut self, a: Self::D, b: Self::D) -> Self::D;
-    /// `a > b ? a : b`
+    /// Maximum `a > b ? a : b` of f64 lanes, so `b` if either is NaN, as x86 `maxpd`.
     fn d_max(&mut self, a: Self::D, b: Self::D) -> Self::D;
-    /// Sign bit cleared
+    /// Magnitude: the sign bit cleared (lanes of f64).
     fn d_abs(&mut self, a: Self::D) -> Self::D;
-    /// Sign bit inverted
+    /// Negation: the sign bit inverted (lanes of f64).
     fn d_neg(&mut self, a: Self::D) -> Self::D;
-    /// The magnitude of `a` with the sign bit of `s`
+    /// The magnitude of `a` with the sign bit of `s` (lanes of f64).
     fn d_copysign(&mut self, a: Self::D, s: Self::D) -> Self::D;
-    /// Nearest integer, halves to even
+    /// Nearest integer as a float, halves to even (lanes of f64).
     fn d_round(&mut self, a: Self::D) -> Self::D;
-    /// `a·2ⁿ` for integral `n` in ±2200, rounded once, subnormals and infinity included
+    /// Product `a·2ⁿ` of f64 lanes, for integral `n` in ±2200, rounded once, including subnormal and infinite results.
     fn d_scale(&mut self, a: Self::D, n: Self::D) -> Self::D;
-    /// `a < b`
+    /// Comparison `a < b` (lanes of f64).
     fn d_lt(&mut self, a: Self::D, b: Self::D) -> Self::M;
-    /// `a ≤ b`
+    /// Comparison `a ≤ b` (lanes of f64).
     fn d_le(&mut self, a: Self::D, b: Self::D) -> Self::M;
-    /// `a = b`
+    /// Comparison `a = b` (lanes of f64).
     fn d_eq(&mut self, a: Self::D, b: Self::D) -> Self::M;
-    /// `a ≠ b`, true if either is NaN
+    /// Comparison `a ≠ b`, true if either is NaN (lanes of f64).
     fn d_ne(&mut self, a: Self::D, b: Self::D) -> Self::M;
-    /// `m ? a : b`
+    /// Selection by lane: `m ? a : b` (lanes of f64).
     fn d_select(&mut self, m: Self::M, a: Self::D, b: Self::D) -> Self::D;
-    /// The lanes reinterpreted as integers (a bit cast)
+    /// Bit cast of f64 lanes to i64 lanes.
     fn d_bits(&mut self, a: Self::D) -> Self::L;
-    /// Integer lanes reinterpreted as floats (a bit cast)
+    /// Bit cast of i64 lanes to f64 lanes.
     fn d_from_bits(&mut self, a: Self::L) -> Self::D;
 
-    /// An i64 constant.
+    /// An i64 constant in every lane.
     fn l(&mut self, v: i64) -> Self::L;
-    /// `a + b`, wrapping
+    /// Sum `a + b` of i64 lanes, wrapping.
     fn l_add(&mut self, a: Self::L, b: Self::L) -> Self::L;
-    /// `a - b`, wrapping
+    /// Difference `a - b` of i64 lanes, wrapping.
     fn l_sub(&mut self, a: Self::L, b: Self::L) -> Self::L;
-    /// Bitwise and
+    /// Bitwise and `a & b` of i64 lanes.
     fn l_and(&mut self, a: Self::L, b: Self::L) -> Self::L;
-    /// Bitwise or
+    /// Bitwise or `a | b` of i64 lanes.
     fn l_or(&mut self, a: Self::L, b: Self::L) -> Self::L;
-    /// Bitwise exclusive or
+    /// Bitwise exclusive or `a ^ b` of i64 lanes.
     fn l_xor(&mut self, a: Self::L, b: Self::L) -> Self::L;
-    /// Shift left by a constant below 64
+    /// Left shift of i64 lanes by a constant below 64.
     fn l_shl(&mut self, a: Self::L, n: u32) -> Self::L;
-    /// Logical shift right by a constant below 64
+    /// Logical right shift of i64 lanes by a constant below 64.
     fn l_shr(&mut self, a: Self::L, n: u32) -> Self::L;
 
-    /// f32 to f64, exact
+    /// Conversion of f32 lanes to f64, exact.
     fn widen(&mut self, a: Self::F) -> Self::D;
-    /// f64 to f32, rounded
+    /// Conversion of f64 lanes to f32, rounded.
     fn narrow(&mut self, a: Self::D) -> Self::F;
 
-    /// `a` and `b`
+    /// Mask that is true where both `a` and `b` are.
     fn m_and(&mut self, a: Self::M, b: Self::M) -> Self::M;
-    /// `a` or `b`
+    /// Mask that is true where `a` or `b` is.
     fn m_or(&mut self, a: Self::M, b: Self::M) -> Self::M;
-    /// The complement of mask `a`
+    /// Mask that is true where `a` is false.
     fn m_not(&mut self, a: Self::M) -> Self::M;
 
     /// Requests that lanes where `m` holds are computed again by the slow path (the scalar library function); their

@@ -26,11 +26,11 @@ fn native(op: ElementOp, dtype: DType) -> bool {
 /// Kind of a fused multiply-add: a product contracted into a sum, rounded once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fused {
-    /// `x·y + z`
+    /// Product plus addend: `x·y + z`.
     Add,
-    /// `z - x·y`
+    /// Minuend less product: `z - x·y`.
     From,
-    /// `x·y - z`
+    /// Product less subtrahend: `x·y - z`.
     Less,
 }
 

@@ -6,9 +6,9 @@
 /// A loop that [`dispatch`] compiles for two instruction sets. Its body is `#[inline(always)]`, so that it is compiled
 /// for that of each caller.
 pub trait Job {
-    /// Result of the loop.
+    /// Type of the loop's result.
     type Out;
-    /// Runs the loop.
+    /// Runs the loop and returns its result.
     fn run(self) -> Self::Out;
 }
 

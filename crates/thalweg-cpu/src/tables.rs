@@ -16,7 +16,7 @@ use thalweg_kernel::{Body, IndexMap, Node, Positions};
 const NEAR_BYTES: usize = 16 << 10;
 const MIN_CALL_POINTS: usize = 256;
 
-/// An access through a position table.
+/// An access of a map that goes through an index map, whose positions calls read from a table.
 #[derive(Clone)]
 pub struct Mapped {
     positions: Positions,
@@ -29,7 +29,7 @@ pub struct Mapped {
     numbers: bool,
     /// Earlier access with the same map and `numbers`, whose table is shared.
     same_as: Option<usize>,
-    /// Whether positions may exceed an i32.
+    /// Whether positions may exceed an i32, so that tables hold them relative to an origin.
     wide: bool,
     shift: Option<(usize, i64)>,
 }
@@ -85,7 +85,7 @@ fn common(a: usize, b: usize) -> Option<usize> {
 struct Filled {
     start: usize,
     n: usize,
-    /// Lowest and highest position.
+    /// Lowest and highest position of these points.
     low: i64,
     high: i64,
 }
@@ -95,7 +95,7 @@ pub struct Tables<'s> {
     memory: &'s mut Vec<i32>,
     /// Points that the table of each access holds; `None` if it is not filled yet.
     filled: Vec<Option<Filled>>,
-    /// Entries per table.
+    /// Number of entries of a table.
     pitch: usize,
 }
 

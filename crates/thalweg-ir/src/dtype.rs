@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The type of a tensor's elements.
+/// Element type of a tensor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub enum DType {
@@ -34,7 +34,7 @@ pub enum DType {
     Bool,
 }
 
-/// Properties of a float dtype.
+/// Properties of a float dtype, as NumPy's `finfo`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct FloatInfo {
     /// Number of bits of an element.

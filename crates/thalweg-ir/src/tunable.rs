@@ -51,7 +51,7 @@ impl Tunable {
         self.range.clone()
     }
 
-    /// Current value.
+    /// Current value of the threshold.
     pub fn get(&self) -> usize {
         self.value.load(Relaxed)
     }

@@ -10,7 +10,7 @@ use std::fmt;
 /// maps inside the buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct View {
-    /// Sizes of the dimensions.
+    /// Sizes of the view's dimensions, outermost first.
     pub shape: Shape,
     strides: [isize; MAX_RANK],
     /// Position in the buffer of the element at index 0 of every dimension.

@@ -19,7 +19,7 @@ impl Micro {
         Code::publish(&bytes).map(Micro)
     }
 
-    /// Runs a tile kernel.
+    /// Runs a tile kernel (a register tile of a GEMM).
     ///
     /// # Safety
     /// The micro-kernel was emitted as a tile kernel for an instruction set that the machine has, and the arguments
@@ -30,7 +30,7 @@ impl Micro {
         f(args);
     }
 
-    /// Runs a stream kernel.
+    /// Runs a stream kernel (terms of a GEMV, added to sums in memory).
     ///
     /// # Safety
     /// As [`Micro::tile`].
@@ -40,7 +40,7 @@ impl Micro {
         f(args);
     }
 
-    /// Runs a dots kernel.
+    /// Runs a dots kernel (dot products of rows and columns with contiguous terms).
     ///
     /// # Safety
     /// As [`Micro::tile`].

@@ -10,12 +10,12 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 use thalweg_kernel::{Body, Phases, phases};
 
-/// A compiled row body.
+/// A row body compiled to machine code for one instruction set.
 pub struct CompiledInnerReduction {
     code: Code,
     /// Phases that a call runs; the indices of the row's values and buffers refer to this list.
     pub phases: Phases,
-    /// Statistics of the emitted code.
+    /// Statistics of the emitted code (size, spills, time).
     pub report: Report,
 }
 

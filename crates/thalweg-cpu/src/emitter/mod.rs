@@ -20,10 +20,10 @@ pub use inner_reduction::{CompiledInnerReduction, compile_inner_reduction, compi
 use std::time::{Duration, Instant};
 use thalweg_kernel::Body;
 
-/// A compiled map body.
+/// A map body compiled to machine code for one instruction set.
 pub struct Compiled {
     code: Code,
-    /// Statistics of the emitted code.
+    /// Statistics of the emitted code (size, spills, time).
     pub report: Report,
 }
 
@@ -36,7 +36,7 @@ pub struct Report {
     pub lanes: usize,
     /// Unroll factor: copies of the step in the main loop (for a row body, the largest of any phase).
     pub copies: usize,
-    /// Number of instructions of one step.
+    /// Number of vector IR instructions of one step.
     pub instructions: usize,
     /// Bytes of code, constants included.
     pub bytes: usize,

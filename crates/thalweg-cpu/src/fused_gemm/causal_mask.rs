@@ -48,7 +48,7 @@ impl Masks {
 pub(super) struct VisibleKeys {
     /// Offset of the diagonal: row `r` attends to the keys below `r + ahead`; `None` without a mask.
     ahead: Option<i64>,
-    /// Total number of keys.
+    /// Total number of keys, masked or not.
     keys: usize,
 }
 

@@ -40,7 +40,7 @@ const NS_PER_MULTIPLY: f64 = 0.03;
 /// Estimated nanoseconds per byte of packed B operands, on one thread.
 const NS_PER_PACKED_BYTE: f64 = 0.1;
 
-/// A compiled contraction.
+/// A compiled contraction kernel: a GEMM with its compiled prologues and epilogue.
 #[derive(Debug)]
 pub struct ContractionProgram {
     kernel: Contraction,
@@ -76,7 +76,7 @@ fn with_scratch(bytes: [usize; 3], work: impl FnOnce([*mut u8; 3])) {
 }
 
 impl ContractionProgram {
-    /// Compiles the bodies of a contraction.
+    /// Compiles the prologue and epilogue bodies of a contraction.
     pub fn new(kernel: &Contraction, isa: Choice, threads: Arc<Threads>) -> ContractionProgram {
         let part = |kernel: &Kernel| CompiledBody::new(kernel, isa, &threads);
         let parts = |c: &Contraction| CompiledBodies {

@@ -277,7 +277,8 @@ impl Level<'_> {
         self.run(of, left, finish, (isa, alone));
     }
 
-    /// Runs a block of one product.
+    /// Runs the GEMM of a block of one product. `left` replaces operand A of the level, if given; `finish` receives the
+    /// accumulators.
     pub(super) fn run(&self, of: &Rows, left: Option<Factor<'_>>, finish: Finish<'_>, (isa, alone): Engine<'_>) {
         let Rows { batch, ref rows, columns, terms } = *of;
         let blocks = [0, 1].map(|n| {

@@ -315,7 +315,7 @@ unsafe fn finish<T: Scheme>(p: &Product<'_, T>, rows: &Range<usize>, columns: &R
     }
 }
 
-/// Converts accumulators to the result's type.
+/// Converts `count` accumulators to the result's element type, and stores them.
 ///
 /// # Safety
 /// `count` elements are readable at `from` and writable at `to`, and the two do not overlap.

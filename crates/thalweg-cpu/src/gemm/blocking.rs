@@ -65,7 +65,7 @@ pub struct Sizes {
     pub threads: usize,
 }
 
-/// Block sizes of a product.
+/// Block sizes of a GEMM, as [`blocking`] chooses them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Blocking {
     /// Rows and columns of a block of c, whose accumulators are completed before the next block begins.

@@ -84,11 +84,11 @@ unsafe fn columns_of<T: Scheme>(p: &Product<'_, T>, columns: Range<usize>) {
     });
 }
 
-/// Scratch memory of a thread.
+/// Addresses of a thread's scratch buffers.
 struct Own<T: Scheme> {
     /// Accumulators of the current block of terms.
     sums: *mut T::Sum,
-    /// Accumulators over all blocks so far.
+    /// Accumulators over all blocks of terms so far.
     all: *mut T::Sum,
     /// Packed slots of operand A.
     left: *mut T::Slot,

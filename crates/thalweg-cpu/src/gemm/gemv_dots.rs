@@ -153,7 +153,7 @@ struct Rest<T: Scheme> {
     right: Strided<T::Element>,
     slots: Range<usize>,
     terms: usize,
-    /// Rows and columns.
+    /// Number of rows, and of columns, of the sums.
     sizes: [usize; 2],
     /// Address of the sums, row-major; the products of the remaining slots are added to them.
     sums: Shared<T::Sum>,

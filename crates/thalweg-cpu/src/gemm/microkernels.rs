@@ -45,9 +45,9 @@ fn mask(lanes: usize, size: usize) -> (*const u8, u64) {
 pub struct Kernels<T> {
     #[cfg(unix)]
     emitted: Option<(Isa, Arithmetic)>,
-    /// Maximum rows of a tile.
+    /// Maximum number of rows of a tile.
     pub rows: usize,
-    /// Maximum columns of a tile.
+    /// Maximum number of columns of a tile.
     pub columns: usize,
     scheme: PhantomData<T>,
 }

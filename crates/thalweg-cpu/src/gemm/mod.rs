@@ -49,7 +49,7 @@ pub const TERMS: usize = 256;
 /// Matrix operand of a GEMM (called *factor* in names), of lines × terms. Lines of the left operand A are rows i, lines
 /// of the right operand B are columns j.
 pub enum Factor<'a> {
-    /// Operand in memory, with strides.
+    /// Operand in memory, with constant strides.
     Strided {
         /// Address of the first element of the first product.
         first: *const u8,
@@ -86,14 +86,14 @@ pub enum Factor<'a> {
 /// Writer of the blocks of a computed operand: see [`Factor::Computed`].
 pub type Write<'a> = &'a (dyn Fn(Block, *mut u8, usize) + Sync);
 
-/// Rectangle of a computed operand.
+/// Rectangle of a computed operand that a [`Write`] function computes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Block {
     /// Index of the product, row-major over the batch dimensions.
     pub batch: usize,
     /// Range of rows of A, or of columns of B.
     pub lines: Range<usize>,
-    /// Range of terms.
+    /// Range of terms (indices of the K dimension).
     pub terms: Range<usize>,
 }
 
@@ -113,7 +113,7 @@ pub struct Tile {
     pub lead: usize,
 }
 
-/// Destination of the accumulators.
+/// Destination of the accumulators of a GEMM: memory, or an epilogue.
 pub enum Finish<'a> {
     /// Rounds them once to the operands' dtype and stores them row-major at this address.
     Store(*mut u8),
@@ -141,7 +141,7 @@ pub struct Gemm<'a> {
     pub left: Factor<'a>,
     /// Right operand B, of `n` lines.
     pub right: Factor<'a>,
-    /// Destination of c.
+    /// Destination of the elements of c.
     pub finish: Finish<'a>,
 }
 
@@ -165,9 +165,9 @@ pub struct Numbers {
 /// Signedness of the bytes of B.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Signs {
-    /// i8
+    /// B is i8.
     Signed,
-    /// u8
+    /// B is u8.
     Unsigned,
 }
 
@@ -280,7 +280,7 @@ enum Operand<'a, T> {
 /// Matrix operand of one product of a batch, with the parameters of its packing.
 struct Side<'a, T: Scheme> {
     operand: Operand<'a, T::Element>,
-    /// Number of terms.
+    /// Number of terms (single ones, not groups).
     k: usize,
     /// Whether packing flips the sign bits of the operand's bytes: see [`Scheme::OFFSET`].
     offset: bool,
@@ -290,7 +290,7 @@ struct Side<'a, T: Scheme> {
 struct Product<'a, T: Scheme> {
     m: usize,
     n: usize,
-    /// Number of groups of terms.
+    /// Number of groups of [`Scheme::GROUP`] terms.
     k: usize,
     left: Side<'a, T>,
     right: Side<'a, T>,

@@ -13,7 +13,7 @@ pub const COLUMNS: usize = 16;
 /// Number of columns that the portable dot-product kernel computes at a time.
 pub const DOT_COLUMNS: usize = 1;
 
-/// Portable form of `Kernels::tile`.
+/// Portable implementation of the tile kernel, `Kernels::tile`.
 ///
 /// # Safety
 /// As for `Kernels::tile`.
@@ -121,7 +121,7 @@ unsafe fn chains<T: Scheme, const N: usize>(
     sums
 }
 
-/// Portable form of `Kernels::stream`.
+/// Portable implementation of the stream kernel, `Kernels::stream`.
 ///
 /// # Safety
 /// As for `Kernels::stream`.
@@ -157,7 +157,7 @@ pub unsafe fn stream<T: Scheme>(terms: usize, first: bool, args: &StreamArgs) {
     dispatch(Stream::<T> { terms, first, args, scheme: std::marker::PhantomData });
 }
 
-/// Portable form of `Kernels::dots`.
+/// Portable implementation of the dots kernel, `Kernels::dots`.
 ///
 /// # Safety
 /// As for `Kernels::dots`.

@@ -13,7 +13,7 @@ use thalweg_kernel::accumulator;
 /// Element type of test factors.
 trait Element: Number<Wide: PartialEq + Debug> {
     const DTYPE: DType;
-    /// Random value.
+    /// Generates a random element.
     fn any(rng: &mut Lcg) -> Self;
     /// Expected sums if a free order of this type takes groups of terms: in the default order, and in lanes.
     fn in_groups(_sizes: [usize; 4], _factors: [&[Self]; 2]) -> Option<[Vec<Self::Wide>; 2]> {

@@ -112,7 +112,7 @@ fn place(len: usize) -> Option<(Arc<Arena>, usize)> {
     Some((arena.clone(), at))
 }
 
-/// Unmaps a mapping.
+/// Unmaps `len` bytes of mapped memory.
 ///
 /// # Safety
 /// Nothing refers to it any more.
@@ -162,7 +162,7 @@ impl Drop for Arena {
 mod tests {
     use super::*;
 
-    /// `mov eax, v; ret`
+    /// Encodes a function that returns `v`: `mov eax, v; ret`.
     fn answer(v: u32) -> Vec<u8> {
         let mut b = vec![0xB8];
         b.extend(v.to_le_bytes());

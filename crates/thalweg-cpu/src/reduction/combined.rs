@@ -87,7 +87,7 @@ impl Columns {
         Columns { memory, bytes: places.bytes, buffers: at.into_iter().map(|at| base.wrapping_add(at)).collect() }
     }
 
-    /// Returns the memory to the thread.
+    /// Returns the scratch memory to the thread for reuse, unless it is too large.
     fn end(&mut self) {
         if self.bytes <= KEEP_BYTES {
             MEMORY.set(std::mem::take(&mut self.memory));

@@ -40,7 +40,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Resets the tree to no blocks.
+    /// Resets the tree, for the blocks of another row.
     pub fn clear(&mut self) {
         (self.depth, self.count) = (0, 0);
     }

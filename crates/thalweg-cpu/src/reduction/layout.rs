@@ -24,7 +24,7 @@ pub struct Line<'a> {
     pub kept: [i64; MAX_RANK],
     /// Strides of the dimensions that enumerate the runs.
     pub runs: [i64; MAX_RANK],
-    /// Stride between points of a run.
+    /// Stride between adjacent points of a run.
     pub point: i64,
     /// Position table, if the access is not strided.
     pub map: Option<Mapped<'a>>,
@@ -52,18 +52,18 @@ pub struct Mapped<'a> {
     pub launch: u64,
     /// Address of the operand and its number of elements; `None` for index-only accesses.
     pub operand: Option<(*const u8, usize)>,
-    /// Whether positions may exceed an i32.
+    /// Whether positions may exceed an i32, so that tables hold them relative to an origin.
     pub wide: bool,
     /// Whether the access goes through packed copies: loads are packed before a call, which reads the copy
     /// contiguously; stores are unpacked after a call, which wrote the copy.
     pub packed: bool,
-    /// Whether the access is written.
+    /// Whether the body stores through the access.
     pub written: bool,
 }
 // SAFETY: the address is only dereferenced in operands that live as long as the launch.
 unsafe impl Sync for Mapped<'_> {}
 
-/// Loop structure of one launch.
+/// Loop structure of one launch of a row kernel: dimensions of rows and runs, and the strides of each access.
 pub struct Layout<'a> {
     /// Sizes of the dimensions that enumerate the rows; at least one.
     pub kept: Vec<usize>,

@@ -75,7 +75,7 @@ enum RowEngines {
 }
 
 impl RowsProgram {
-    /// Compiles a body.
+    /// Compiles a row body for an orientation and an engine.
     pub fn new(body: &Body, orientation: Orientation, choice: Choice, threads: Arc<Threads>) -> RowsProgram {
         let phases = phases(&prepare(body), true);
         let combined: u64 = body.combined.iter().map(|c| c.cost()).sum();
@@ -169,7 +169,7 @@ impl RowsProgram {
         estimate_ns(&self.body, &geometry.accesses, points, self.cost) + (scans + combined) * points as f64
     }
 
-    /// Memory traffic of a launch.
+    /// Memory traffic of a launch with this geometry.
     fn moved(&self, geometry: &RowGeometry) -> Moved {
         // Only strides are needed, so operands have null addresses.
         let nowhere = |_: u16| (std::ptr::null_mut(), 0);
@@ -297,7 +297,7 @@ impl std::fmt::Debug for RowsProgram {
     }
 }
 
-/// Store mode of a launch.
+/// Store mode of a launch of a row kernel.
 #[derive(Clone, Copy)]
 struct Stores {
     /// Whether outputs overlap inputs.

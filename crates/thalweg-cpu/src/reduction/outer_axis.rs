@@ -66,7 +66,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Compiles the phases of a body.
+    /// Compiles each phase of a row body as a map.
     pub fn new(phases: Phases, of: &Body, choice: Choice) -> Program {
         let maps = phases.list.iter().map(|p| convert(&phases, p, of, choice)).collect();
         Program { phases, maps, combines: Combines::new(of, choice) }

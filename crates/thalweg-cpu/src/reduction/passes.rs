@@ -29,7 +29,7 @@ pub const CHUNK: usize = 32 << 10;
 /// Maximum bytes of scratch memory that a thread retains between launches.
 const KEEP_BYTES: usize = 8 << 20;
 
-/// Scratch memory of one thread.
+/// Scratch memory of one thread, retained between launches.
 #[derive(Default)]
 pub struct Scratch {
     pub args: Vec<u64>,
@@ -98,11 +98,11 @@ pub struct Blockwise {
 pub trait Kernel: Sync {
     fn phases(&self) -> &Phases;
     fn layout(&self) -> &Layout<'_>;
-    /// Number of chunks.
+    /// Number of chunks: rows, or strips of columns.
     fn chunks(&self) -> usize;
     /// Number of columns of a chunk, which is the number of results per fold.
     fn width(&self, chunk: usize) -> usize;
-    /// Maximum of [`Kernel::width`].
+    /// Maximum of [`Kernel::width`] over all chunks.
     fn widest(&self) -> usize;
     /// Bytes of memory for [`Chunk::memory`], and for [`Chunk::own`].
     fn memory(&self) -> [usize; 2];

@@ -37,7 +37,7 @@ pub struct Columns {
     /// Bytes of a group's partial results.
     bytes: usize,
     memory: Shared<u8>,
-    /// Owner of `memory`.
+    /// Owner of the allocation that `memory` points into.
     _arena: Arena,
 }
 

@@ -17,7 +17,7 @@ pub struct Tables {
     filled: Vec<Option<Filled>>,
     /// Packed copies of elements: of packed accesses, and of loads whose positions are too far apart for a table.
     copies: Vec<Vec<u64>>,
-    /// Panels of transposed operands.
+    /// Packed panels of transposed operands.
     pub panels: Panels,
 }
 

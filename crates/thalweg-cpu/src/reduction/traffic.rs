@@ -15,7 +15,7 @@ use thalweg_kernel::{Access, AccessClass, AccessGeometry, Body, Moved, Nest, Pha
 pub struct Rows<'a> {
     /// The row body, before its division into phases.
     pub body: &'a Body,
-    /// Geometry of each access.
+    /// Geometry of each access of the row body.
     pub at: &'a [AccessGeometry],
     pub layout: &'a Layout<'a>,
     pub phases: &'a Phases,
@@ -110,7 +110,7 @@ impl Rows<'_> {
         nest.footprint(outer).saturating_add(points.saturating_mul(buffers))
     }
 
-    /// Memory traffic of a launch.
+    /// Memory traffic of the launch.
     pub fn moves(&self) -> Moved {
         let private = PRIVATE_CACHE as u64;
         let (rows, points) = (self.layout.rows() as u64, self.layout.rows() as u64 * self.layout.row as u64);

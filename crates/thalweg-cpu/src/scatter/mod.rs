@@ -97,7 +97,7 @@ fn apply(
     outside.result(op.name(), g)
 }
 
-/// Copies the tensor to the result.
+/// Copies the tensor to the result, on several threads; positions were checked.
 fn copy(g: &ScatterGeometry, [from, to]: [Shared<u8>; 2], size: usize, threads: &Threads) {
     let along = (g.size, g.steps);
     let mut dims: Vec<(usize, [isize; 4])> = vec![];

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 /// loop.
 const LINGER: Duration = Duration::from_micros(200);
 
-/// The thread pool of a device.
+/// Thread pool of a device: the calling thread and lazily started helpers.
 #[derive(Debug)]
 pub struct Threads {
     count: usize,

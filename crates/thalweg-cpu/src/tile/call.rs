@@ -18,7 +18,7 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// A block within one row.
+    /// Creates a block of `columns` points within one row.
     pub(super) fn of_row(row: usize, column: usize, columns: usize) -> Block {
         Block { row, rows: 1, column, columns }
     }
@@ -30,7 +30,7 @@ pub(super) struct Call<'a> {
     accesses: &'a [Access],
     args: &'a RowArgs,
     n: usize,
-    /// Base address of the tiles.
+    /// Base address of the registers' tiles.
     base: *mut u8,
     /// Current address of each register's lanes.
     at: &'a mut [*mut u8],

@@ -13,7 +13,7 @@ use thalweg_ir::{Compute, DType, ElementOp, Monoid};
 use thalweg_kernel::monoid::combination;
 use thalweg_kernel::{AccessClass, Body, Node, NodeId, Store};
 
-/// Compiles a map body; never fails.
+/// Compiles a map body for the tile engine; never fails.
 pub fn compile(body: &Body) -> TileProgram {
     compile_with(body, body.operands)
 }
@@ -49,11 +49,11 @@ fn converted(node: Node, from: DType, to: DType) -> Option<Loop> {
 /// Frequency at which a value is computed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Level {
-    /// Value computed once per call.
+    /// Once per call: the value is uniform over all points.
     Call,
-    /// Value computed once per row.
+    /// Once per row: the value is uniform in a row.
     Row,
-    /// Value computed at each point.
+    /// At each point.
     Point,
 }
 

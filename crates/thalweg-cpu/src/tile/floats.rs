@@ -89,7 +89,7 @@ pub(super) fn f64(op: ElementOp) -> Option<Loop> {
     loop_f64(op)
 }
 
-/// Loop of a fused multiply-add.
+/// Loop of a fused multiply-add on f32 lanes, or (`double`) on f64 lanes.
 pub(super) fn fused(how: Fused, double: bool) -> Loop {
     match (how, double) {
         (Fused::Add, false) => lanes!(|x: f32, y: f32, z: f32| -> f32 { x.mul_add(y, z) }),

@@ -38,7 +38,7 @@ pub(super) type Move = (Register, Register, usize);
 pub(super) struct Looping {
     /// Maximum number of iterations.
     pub most: u32,
-    /// Initial values of the carried values.
+    /// Copies of the initial values to the registers of the carried values.
     pub first: Vec<Move>,
     /// Register of the enclosing loop's active lanes, if there is one.
     pub around: Option<Register>,
@@ -62,7 +62,7 @@ pub(super) enum Step {
     /// Loads contiguous elements. With `in_place`, if no conversion is needed and the rows of the block are contiguous
     /// too, the register refers to the elements in memory instead.
     Load { access: u16, convert: Option<Loop>, size: usize, width: usize, in_place: bool, out: Register },
-    /// Loads one element per row.
+    /// Loads the single element of each row, and fills the row's lanes with it.
     Uniform { access: u16, dtype: DType, width: usize, out: Register },
     /// Gathers strided or mapped elements, in their memory format.
     Gather { access: u16, size: usize, class: AccessClass, out: Register },
@@ -138,7 +138,7 @@ pub(super) fn lay_out(passes: &mut [&mut Pass]) -> usize {
 /// `Gather` is out of range; it needs no slow path.
 pub struct TileProgram {
     pub(super) pass: Pass,
-    /// Bytes of all registers.
+    /// Total bytes of all registers.
     pub(super) bytes: usize,
     pub(super) accesses: Vec<Access>,
     /// Number of operands of the launch. Operands with higher indices are scratch tables that the driver added.

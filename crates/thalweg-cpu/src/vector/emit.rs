@@ -22,7 +22,7 @@ pub fn allocated((p, a): &(Program, Allocation)) -> Allocated<'_> {
     (p, a)
 }
 
-/// A function under construction.
+/// Builder of the linear code of a function, and its current step.
 pub struct Emit<'a> {
     pub code: Linear,
     pub target: &'static Target,
@@ -40,9 +40,9 @@ pub struct Emit<'a> {
     pub spills: i32,
     /// Whether the function is that of a row body, which keeps the address of the row's values in a register.
     pub rows: bool,
-    /// Accumulators of the step's folds.
+    /// Placement of the accumulators of the step's folds, if it has any.
     pub held: Option<&'a Accumulators>,
-    /// Loops of the step.
+    /// Compiled loops inside the step.
     pub loops: &'a [LoopCode],
     /// Label after the innermost loop, inside a loop iteration.
     pub leave: Option<Label>,

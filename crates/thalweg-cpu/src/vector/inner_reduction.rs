@@ -53,7 +53,7 @@ pub struct Reduction {
     pub ahead: Vec<(u16, u8)>,
     /// Index of the second pass if the passes run fused block by block: it then prefetches the next block.
     pub second: Option<usize>,
-    /// Number of values of a row.
+    /// Number of values of the row (results of folds and sets).
     pub values: usize,
 }
 
@@ -88,7 +88,7 @@ fn left(phase: &Phase) -> Vec<(u16, u8)> {
     folds.flat_map(|c| (c.slot..).zip(c.of.region().args.iter().map(|&d| lane_of(d)))).collect()
 }
 
-/// Compiles one phase.
+/// Compiles one phase, up to register allocation.
 fn phase(body: &Body, once: bool, target: &'static Target, options: Options) -> Result<CompiledPhase, Unsupported> {
     let v = lower::lower_phase(body, target, once)?;
     let order = schedule::order(&v);

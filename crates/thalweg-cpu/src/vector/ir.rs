@@ -72,13 +72,13 @@ pub enum Rounding {
 /// Format of elements in memory, relative to that in lanes; loads and stores convert.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Memory {
-    /// Same format as in lanes.
+    /// Elements of the same format as lanes.
     Same,
     /// Narrow integers: a load extends them by their sign.
     Signed,
     /// Narrow integers: a load extends them with zeros, a store truncates lanes.
     Unsigned,
-    /// f16, converted from and to f32.
+    /// Elements of f16, converted from and to f32 lanes.
     Half,
     /// Narrow elements that were packed into the lower part of a vector before the store.
     Packed,
@@ -324,7 +324,7 @@ impl Hash for Inst {
 }
 
 impl Inst {
-    /// The arguments.
+    /// The arguments that the instruction has.
     pub fn args(&self) -> &[Val] {
         &self.args[..self.nargs as usize]
     }
@@ -358,11 +358,11 @@ pub enum Source {
 /// A vector in the stack frame. All lanes have the same value, except for [`Source::Tail`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Slot {
-    /// Source of the value.
+    /// Source of the slot's contents.
     pub source: Source,
-    /// Dtype of the value.
+    /// Dtype of the slot's contents.
     pub dtype: DType,
-    /// Bytes per lane.
+    /// Bytes per lane of the slot.
     pub lane: u8,
 }
 
@@ -373,9 +373,9 @@ impl Slot {
     }
 }
 
-/// A loop inside a step.
+/// A loop with a data-dependent trip count inside a step.
 pub struct LoopIteration {
-    /// Code of one iteration.
+    /// Vector IR of one iteration.
     pub v: Vir,
     /// Maximum number of iterations.
     pub max_iterations: u32,
@@ -436,9 +436,9 @@ impl Hasher for Mix {
 
 /// Vector IR of one step, under construction or complete.
 pub struct Vir {
-    /// The instruction set.
+    /// Instruction set that the step is lowered for.
     pub target: &'static Target,
-    /// Number of points per step.
+    /// Number of points that a step computes.
     pub lanes: usize,
     /// Instructions, one per value.
     pub insts: Vec<Inst>,
@@ -448,7 +448,7 @@ pub struct Vir {
     pub slots: Vec<Slot>,
     /// Folds over the points of a row, each with its own accumulators.
     pub folds: Vec<Accumulate>,
-    /// Loops with data-dependent trip counts.
+    /// Loops inside the step, which have data-dependent trip counts.
     pub loops: Vec<LoopIteration>,
     /// Mask of the lanes that have not left the loop, in a loop iteration.
     pub active: Option<Val>,
@@ -479,7 +479,7 @@ impl Vir {
         (self.lanes * lane as usize) as u8
     }
 
-    /// The instruction of a value.
+    /// The instruction that computes a value.
     pub fn inst(&self, v: Val) -> &Inst {
         &self.insts[v.at()]
     }

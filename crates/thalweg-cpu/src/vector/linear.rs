@@ -15,7 +15,7 @@ use thalweg_ir::DType;
 pub enum Gpr {
     /// Stack pointer; the frame begins there, aligned to 64 bytes.
     Stack,
-    /// Address of the argument block.
+    /// Address of the call's argument block.
     Args,
     /// Index in the row of the step's first point.
     Position,
@@ -25,9 +25,9 @@ pub enum Gpr {
     Faults,
     /// Address of the row's values, in functions of row bodies; it uses the register of pointer 0.
     Values,
-    /// First temporary.
+    /// First temporary register.
     A,
-    /// Second temporary.
+    /// Second temporary register.
     B,
     /// Register of an access's pointer.
     Pointer(u8),
@@ -65,7 +65,7 @@ pub enum Right {
     Imm(i32),
 }
 
-/// A vector operand.
+/// A vector operand of a line: register, memory or constant.
 #[derive(Clone, Debug)]
 pub enum Operand {
     /// A vector register.
@@ -89,7 +89,7 @@ pub enum Cond {
     Above,
 }
 
-/// A jump target.
+/// A jump target, by number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Label(pub u32);
 
@@ -146,9 +146,9 @@ pub enum Line {
     Leave {
         fence: bool,
     },
-    /// Binds a label.
+    /// Binds a label to this position of the code.
     Bind(Label),
-    /// Aligns the top of a loop.
+    /// Aligns the following code, the top of a loop.
     Align,
     Jump(Label),
     /// Compares two words, and jumps if the condition holds.
@@ -203,27 +203,27 @@ pub enum Line {
     },
     Negate(Gpr),
     ShiftLeft(Gpr, u8),
-    /// `to += [from]`
+    /// Adds a word in memory to a register: `to += [from]`.
     Add {
         to: Gpr,
         from: Mem,
     },
-    /// `to *= [from]`
+    /// Multiplies a register by a word in memory: `to *= [from]`.
     Mul {
         to: Gpr,
         from: Mem,
     },
-    /// `to = min(to, from)`
+    /// Unsigned minimum of two registers: `to = min(to, from)`.
     Min {
         to: Gpr,
         from: Gpr,
     },
-    /// `[to] += from`
+    /// Adds a register to a word in memory: `[to] += from`.
     AddTo {
         to: Mem,
         from: Gpr,
     },
-    /// `[to] -= from`; jumps unless the result is 0.
+    /// Subtracts a register from a word in memory (`[to] -= from`), and jumps unless the result is 0.
     SubTo {
         to: Mem,
         from: Gpr,
@@ -232,17 +232,17 @@ pub enum Line {
     /// Prefetches a cache line.
     Prefetch(Mem),
 
-    /// Loads a whole register.
+    /// Loads a whole vector register.
     LoadVector {
         to: u8,
         from: Operand,
     },
-    /// Stores a whole register.
+    /// Stores a whole vector register.
     StoreVector {
         to: Mem,
         from: u8,
     },
-    /// Copies a whole register.
+    /// Copies a whole vector register.
     CopyVector {
         to: u8,
         from: u8,
@@ -271,7 +271,7 @@ pub enum Line {
     },
     /// Converts the four f16 at an address to f32, in place.
     WidenHalf(Mem),
-    /// `to = mask ? from : to`, by a vector mask.
+    /// Selects by a vector mask: `to = mask ? from : to`.
     Choose {
         to: u8,
         from: u8,
@@ -366,7 +366,7 @@ pub const FRAME_VALUES: i32 = 64;
 /// Frame offset of one word per access: its argument word 0, advanced row by row.
 pub const FRAME_WORDS: i32 = 72;
 
-/// Linear code under construction or complete.
+/// Linear code of a function, under construction or complete.
 #[derive(Default)]
 pub struct Linear {
     /// Lines in execution order.

@@ -19,7 +19,7 @@ pub type Allocated = (Program, Allocation);
 
 /// A register-allocated map body, ready to be emitted.
 pub struct Map {
-    /// The prepared body.
+    /// Map body after the rewrites of [`prepare`].
     pub body: Body,
     /// Vector IR of one step.
     pub v: Vir,

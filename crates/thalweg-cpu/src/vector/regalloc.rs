@@ -19,7 +19,7 @@ pub enum Loc {
     Home,
 }
 
-/// Machine operation that the allocator emits.
+/// Machine operation that the allocator emits: an instruction, or a move of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     /// Executes the instruction at `at`. `overwritten` is the index of the argument whose register the result
@@ -45,7 +45,7 @@ pub struct Limits {
     pub masks: usize,
 }
 
-/// Machine operations of a program.
+/// Result of register allocation: the machine operations of a program, and its spill slots.
 pub struct Allocation {
     /// Operations in execution order.
     pub steps: Vec<Step>,
@@ -53,7 +53,7 @@ pub struct Allocation {
     pub places: u32,
     /// Spill slot of each value, if it has one.
     pub home: Vec<Option<u32>>,
-    /// Number of spill stores.
+    /// Number of stores to spill slots.
     pub spills: usize,
     /// Number of vector registers used (registers 0 to `peak` - 1).
     pub peak: usize,

@@ -59,37 +59,37 @@ element_ops! {
     Exp2,
     /// Exponential minus 1, `eˣ - 1`, accurate near 0.
     Expm1,
-    /// Natural logarithm.
+    /// Natural logarithm of `x`.
     Log,
     /// Logarithm to base 2, exact at powers of 2.
     Log2,
-    /// Logarithm to base 10.
+    /// Logarithm of `x` to base 10.
     Log10,
     /// Natural logarithm of `1 + x`, accurate near 0.
     Log1p,
-    /// Sine of an angle in radians.
+    /// Sine of `x`, an angle in radians.
     Sin,
-    /// Cosine of an angle in radians.
+    /// Cosine of `x`, an angle in radians.
     Cos,
-    /// Tangent of an angle in radians.
+    /// Tangent of `x`, an angle in radians.
     Tan,
-    /// Inverse sine, in radians.
+    /// Inverse sine of `x`, in radians.
     Asin,
-    /// Inverse cosine, in radians.
+    /// Inverse cosine of `x`, in radians.
     Acos,
-    /// Inverse tangent, in radians.
+    /// Inverse tangent of `x`, in radians.
     Atan,
-    /// Hyperbolic sine.
+    /// Hyperbolic sine of `x`.
     Sinh,
-    /// Hyperbolic cosine.
+    /// Hyperbolic cosine of `x`.
     Cosh,
-    /// Hyperbolic tangent.
+    /// Hyperbolic tangent of `x`.
     Tanh,
-    /// Inverse hyperbolic sine.
+    /// Inverse hyperbolic sine of `x`.
     Asinh,
-    /// Inverse hyperbolic cosine.
+    /// Inverse hyperbolic cosine of `x`.
     Acosh,
-    /// Inverse hyperbolic tangent.
+    /// Inverse hyperbolic tangent of `x`.
     Atanh,
     /// Error function `2/√π ∫₀ˣ e^(-t²) dt`.
     Erf,

@@ -21,7 +21,7 @@ pub(super) fn is_on_numbers(e: &ExprMatch) -> bool {
     e.arms.iter().any(|a| number(&a.pat)) && e.arms.iter().all(|a| number(&a.pat) || is_rest(&a.pat))
 }
 
-/// Whether a pattern matches everything.
+/// Whether a pattern matches every value (`_`, or a name).
 fn is_rest(pattern: &Pat) -> bool {
     matches!(pattern, Pat::Wild(_)) || matches!(pattern, Pat::Ident(p) if p.subpat.is_none())
 }

@@ -245,7 +245,7 @@ impl Rewrite<'_> {
         })
     }
 
-    /// Rewrites a loop.
+    /// Rewrites a loop expression as a `while` loop, and that as a call; rejects data-dependent loops over whole tiles.
     fn repeated(&mut self, expr: &mut Expr) {
         if let Some(token) = self.around_tiles(expr) {
             self.errors.at(token, NO_LOOPS_OF_TILES);
@@ -325,7 +325,7 @@ impl Rewrite<'_> {
         })
     }
 
-    /// Rewrites comparisons, `&&` and `||`.
+    /// Rewrites comparisons, `&&` and `||` as calls; returns `None` for other operators.
     fn operator(&mut self, e: &mut syn::ExprBinary) -> Option<TokenStream> {
         let op = match e.op {
             BinOp::Lt(_) => "Lt",

@@ -17,7 +17,7 @@ pub(super) struct Signature {
     pub result: Given,
 }
 
-/// Parameter of a kernel.
+/// A parameter of a kernel function.
 pub(super) struct Parameter {
     pub name: Ident,
     pub mutable: Option<Token![mut]>,
@@ -75,18 +75,18 @@ pub(super) enum Form {
     Map,
     /// Index of the result element, and fields (whole tensors read by index).
     Index,
-    /// Whole rows.
+    /// Whole rows of tensors (row kernel).
     Row,
-    /// Whole matrices (tiles).
+    /// Whole matrices, called tiles (tile kernel).
     Tile,
 }
 
 /// Result type of a kernel.
 pub(super) enum Given {
     One(Kind),
-    /// A row.
+    /// A row of the result (row kernels).
     Row,
-    /// A tile.
+    /// A tile with this element type (tile kernels).
     Tile(Elements),
     Tuple(Vec<Given>),
     Array(Box<Given>, syn::Expr),
@@ -277,7 +277,7 @@ pub(super) fn read(function: &ItemFn, form: Form, errors: &mut Errors) -> Option
 /// Context in which a parameter is parsed.
 struct Of<'a> {
     number: &'a Ident,
-    /// Form of the kernel.
+    /// Form of the kernel that the parameter belongs to.
     form: Form,
     first: bool,
 }

@@ -82,13 +82,14 @@ impl Grid {
         self.terms[first..].iter().map(|d| d.0).product()
     }
 
-    /// Strides between lines and between terms, if each merge into one dimension and there are no limits.
+    /// Strides between lines and between terms; `None` if either does not merge into one dimension, or the grid has
+    /// limits.
     pub fn strides(&self) -> Option<[isize; 2]> {
         let both = [merged(&self.lines)?, merged(&self.terms)?];
         self.limits.is_empty().then_some(both)
     }
 
-    /// Matrix operand of product `batch`.
+    /// Selects the matrix operand of product `batch`.
     pub fn of_product<T>(&self, batch: usize) -> At<'_, T> {
         At { grid: self, product: batch, first: Shared(self.first[batch].cast::<T>().cast_mut()) }
     }

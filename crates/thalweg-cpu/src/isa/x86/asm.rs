@@ -78,7 +78,7 @@ pub struct Extra {
     pub vex: bool,
 }
 
-/// Jump conditions, as encoded in opcodes.
+/// Jump condition; the discriminant is its encoding in opcodes.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 pub enum Cond {
@@ -90,7 +90,7 @@ pub enum Cond {
     Above = 7,
 }
 
-/// A jump target.
+/// A jump target in the code, created before it is bound to a position.
 #[derive(Clone, Copy)]
 pub struct Label(usize);
 
@@ -270,7 +270,7 @@ impl Asm {
         }
         self.byte(0x58 | (reg & 7));
     }
-    /// Appends bytes verbatim.
+    /// Appends bytes, such as an instruction without operands, verbatim.
     pub fn raw(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }

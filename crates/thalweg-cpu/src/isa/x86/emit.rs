@@ -141,7 +141,7 @@ impl Emit {
         self.vector(code, self.full(), to, 0, rm, None);
     }
 
-    /// Encodes a line.
+    /// Encodes a line of linear code.
     fn line(&mut self, line: &Line) {
         match *line {
             Line::Enter { frame, phases, leave } => {

@@ -30,7 +30,7 @@ macro_rules! detected {
     }};
 }
 
-/// Generation of the vector instructions.
+/// Instruction set level: the generation of vector instructions that code uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
     /// AVX2 with FMA, F16C and BMI2: 16 registers of 256 bits.

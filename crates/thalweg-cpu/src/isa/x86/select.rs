@@ -14,13 +14,13 @@ use thalweg_ir::{DType, Monoid};
 /// Operand form of an instruction: the encoding fields that hold its result and arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
-    /// `reg = op(vvvv, rm)`
+    /// Two arguments: `reg = op(vvvv, rm)`.
     Rvm,
-    /// `reg = op(rm)`
+    /// One argument: `reg = op(rm)`.
     Rm,
-    /// `rm = op(reg)`
+    /// One argument, with the destination in rm: `rm = op(reg)`.
     Mr,
-    /// `vvvv = op(rm, imm)`
+    /// Shift by an immediate: `vvvv = op(rm, imm)`.
     Shift,
     /// Fused multiply-add, which overwrites one argument.
     Fma,

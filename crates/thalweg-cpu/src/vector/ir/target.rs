@@ -24,7 +24,7 @@ pub struct Target {
     pub vector_bytes: usize,
     /// Number of vector registers.
     pub vectors: usize,
-    /// Representation of masks.
+    /// Representation of masks on this instruction set.
     pub masks: Masks,
     /// Number of general registers for pointers of accesses.
     pub pointers: usize,
@@ -54,11 +54,11 @@ pub enum Combine {
 /// Constants of the constant pool that an instruction can read as a memory operand, without a separate load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Constants {
-    /// No constant.
+    /// No constants: each needs a load.
     None,
     /// Constants whose lanes have this many bytes.
     Lane(u8),
-    /// Any constant.
+    /// Constants with lanes of any size.
     All,
 }
 
