@@ -38,7 +38,7 @@ pub(super) struct Call<'a> {
     pub values: *mut u64,
     /// Whether an index of a gather was out of range.
     pub outside: bool,
-    /// Number of operands of the launch, if loads and stores are counted ([`counted`]); else `None`.
+    /// Number of operands of the launch, if loads and stores are counted ([`counted()`]); else `None`.
     pub counted: Option<u16>,
 }
 
