@@ -10,7 +10,7 @@ use thalweg_gpu::runtime::Compiler;
 use thalweg_ir::{DType, ElementOp, Monoid};
 use thalweg_kernel::{Geometry, Kernel, Orientation};
 
-/// Number of sources of a kernel over all of these lengths.
+/// Number of distinct sources of a kernel over all of these lengths.
 fn sources(lengths: impl Iterator<Item = usize>, kernel: impl Fn(usize) -> (Kernel, Geometry)) -> usize {
     let compiler = Compiler::new(Arc::new(Absent::new()), Box::new(CudaPrinter), "cuda:0".into());
     let mut all = BTreeSet::new();

@@ -127,7 +127,7 @@ impl Allocation {
         self.bytes
     }
 
-    /// Whether bytes around it were written, where no guard page stopped the write.
+    /// Whether bytes between the allocation and its guard pages have been overwritten.
     pub(super) fn is_overrun(&self) -> bool {
         let before = self.address() as usize - self.map.start() as usize;
         let used = before..before + self.bytes;
