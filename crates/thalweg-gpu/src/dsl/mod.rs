@@ -31,12 +31,12 @@ use crate::ir::{Expr, Layout, Slot, Statement, Type};
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
 
-/// An expression function bound from outside.
+/// Rust function that is bound to a name: from argument expressions to an expression.
 type Function<'a> = Rc<dyn Fn(&[Expr]) -> Expr + 'a>;
-/// A statement procedure bound from outside.
+/// Rust procedure that is bound to a name: from argument expressions to statements.
 type Procedure<'a> = Rc<dyn Fn(&[Expr]) -> Vec<Statement> + 'a>;
 
-/// Meaning of a name that is bound from outside.
+/// Meaning of a name that the caller binds before a text is parsed.
 #[derive(Clone)]
 enum Given<'a> {
     Number(i64),
@@ -53,7 +53,7 @@ enum Given<'a> {
 /// Kernel arguments by name.
 type Named = FxHashMap<String, Slot>;
 
-/// Environment in which a text is read.
+/// Environment of a DSL text: the names that the caller binds before the text is parsed.
 #[derive(Clone, Default)]
 pub struct Text<'a> {
     given: FxHashMap<&'a str, Given<'a>>,
@@ -88,12 +88,12 @@ impl<'a> Text<'a> {
         self.number(name, i64::from(holds))
     }
 
-    /// Binds a type.
+    /// Binds a name to a type.
     pub fn ty(self, name: &'a str, ty: Type) -> Text<'a> {
         self.with(name, Given::Type(ty))
     }
 
-    /// Binds a function of values.
+    /// Binds a name to a function from argument expressions to an expression.
     pub fn function(self, name: &'a str, f: impl Fn(&[Expr]) -> Expr + 'a) -> Text<'a> {
         self.with(name, Given::Function(Rc::new(f)))
     }
@@ -124,7 +124,7 @@ impl<'a> Text<'a> {
         self.with(name, Given::Statements(statements.into()))
     }
 
-    /// Binds a procedure: statements built from argument values and variables.
+    /// Binds a name to a procedure, which builds statements from argument expressions.
     pub fn procedure(self, name: &'a str, f: impl Fn(&[Expr]) -> Vec<Statement> + 'a) -> Text<'a> {
         self.with(name, Given::Procedure(Rc::new(f)))
     }

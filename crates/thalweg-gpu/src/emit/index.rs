@@ -85,7 +85,7 @@ pub fn map_function(class: &SpaceClass, params: &SpaceParams, access: usize, nam
             }
             level.push(Statement::Scope(dim));
         }
-        // Where a point is masked out, the next view must not get a negative index.
+        // Where a point is masked out, the index passed to the next view is 0, since it must not be negative.
         level.push(set(i64("at"), inside().select(i64("to"), Expr::Number(0, Type::I64))));
         body.push(Statement::Scope(level));
     }

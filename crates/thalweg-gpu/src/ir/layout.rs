@@ -32,7 +32,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Number of 64-bit words.
+    /// Number of 64-bit argument words that an argument of this kind takes.
     pub fn words(self) -> usize {
         match self {
             Kind::Divisor => 2,
@@ -51,12 +51,12 @@ impl Kind {
     }
 }
 
-/// Kernel argument in a layout: its first word, kind and name.
+/// Kernel argument of a layout: index of its first word, kind and name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Slot {
     word: usize,
     kind: Kind,
-    /// `None` in a layout without names, so that the host allocates nothing per argument.
+    /// Name of the argument; `None` in a layout without names, where the host allocates nothing per argument.
     name: Option<Arc<str>>,
 }
 
@@ -76,7 +76,7 @@ impl Slot {
         self.name.as_deref().unwrap_or_default()
     }
 
-    /// The argument in repetition `number` of a repeated layout.
+    /// Slot of the same argument in repetition `number` of a repeated layout.
     pub fn repeated(&self, number: usize, layout: &Layout) -> Slot {
         if number == 0 {
             return self.clone();
@@ -109,7 +109,7 @@ impl Layout {
         Layout { slots: vec![], words: 0, period: 0, path: Some(String::new()) }
     }
 
-    /// Layout without names, for the host, which plans launches faster so.
+    /// Layout without names, for the host: planning a launch is faster with it.
     pub fn unnamed() -> Layout {
         Layout { path: None, ..Layout::named() }
     }
@@ -183,17 +183,17 @@ impl Layout {
         Layout { slots, words: self.words * count, ..one }
     }
 
-    /// Number of 64-bit words.
+    /// Number of 64-bit words of all arguments.
     pub fn words(&self) -> usize {
         self.words
     }
 
-    /// The arguments.
+    /// All arguments, in the order of their declaration.
     pub fn slots(&self) -> &[Slot] {
         &self.slots
     }
 
-    /// Argument of that name.
+    /// Argument of that name; `None` if there is none.
     pub fn find(&self, name: &str) -> Option<&Slot> {
         self.slots.iter().find(|slot| slot.name() == name)
     }

@@ -96,7 +96,7 @@ pub struct Matrices {
     pub double: bool,
     /// Number of matrices.
     pub count: usize,
-    /// Whether the matrices are small, so that one batched call takes all.
+    /// Whether the matrices are small enough that one batched call processes all of them.
     pub batched: bool,
 }
 

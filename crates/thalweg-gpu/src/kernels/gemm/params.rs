@@ -83,17 +83,17 @@ pub fn part(layout: &mut Layout, part: &BodyClass) -> BodyParams {
 /// Kernel arguments of an operand (A or B).
 #[derive(Clone, Debug)]
 pub enum FactorParams {
-    /// Copied in vectors.
+    /// Operand that is copied in vectors.
     Copied(CopyParams),
-    /// Computed by its body, or copied element by element.
+    /// Operand that is computed by its body, or copied element by element.
     Body(BodyParams),
 }
 
 /// Values of [`FactorParams`].
 pub enum FactorArguments {
-    /// Copied in vectors.
+    /// Operand that is copied in vectors.
     Copied(CopyArguments),
-    /// Computed by its body, or copied element by element.
+    /// Operand that is computed by its body, or copied element by element.
     Body(BodyArguments),
 }
 

@@ -30,7 +30,7 @@ params! {
         result_stride: Stride,
         /// Address of the fault slot.
         fault: FaultAddress,
-        /// Address of the sorted indices, or of the table of the latest indices.
+        /// Address of the sorted indices, or of the table of latest indices.
         sorted_or_latest: OptionalAddress,
         /// Divisor of a thread's index: the number of lines where neighbouring threads have neighbouring lines, else
         /// the number of threads per line.
@@ -41,7 +41,7 @@ params! {
         across: Flag,
         /// Dimensions of lines.
         dims: Vec<LineDimParams> = each(class.dims.into(), LineDimParams::declare),
-        /// Arguments of runs that are cut into chunks.
+        /// Kernel arguments of runs that are cut into chunks; `None` in other stages.
         chunks: Option<ChunkParams> =
             optional(matches!(class.stage, ScatterStage::Chunks(_) | ScatterStage::Join(_)), ChunkParams::declare),
     }
@@ -60,7 +60,7 @@ params! {
         values: Stride,
         /// Stride in the result.
         result: Stride,
-        /// Stride in the sorted indices, or in the table of the latest ones.
+        /// Stride in the sorted indices, or in the table of latest indices.
         sorted: Stride,
     }
 }

@@ -8,7 +8,7 @@ use crate::params::{Divisor, Padding, TensorMap, U32, each, flat, optional, para
 params! {
     /// Kernel arguments of a TMA GEMM. Those of several problems of one launch follow each other.
     pub struct TmaGemmParams(class: &TmaGemmClass) filled by TmaGemmArguments {
-        /// Sizes of the problem.
+        /// Sizes of the GEMM.
         problem: ProblemParams = flat(ProblemParams::declare),
         /// Number of tiles of all products of the batch.
         tiles: U32,
@@ -19,11 +19,11 @@ params! {
             |layout| layout.each(2, |layout, n| FactorDimsParams::declare(layout, &class.factors[n])),
         /// Tensor maps of A and B.
         maps: Vec<TensorMap> = each(2, TensorMap::declare),
-        /// Tensor map of B's last lines, which do not fill a tile.
+        /// Tensor map of B's last lines where these do not fill a tile.
         rest: Option<TensorMap> = optional(class.rest, TensorMap::declare),
         /// Arguments of the epilogue's body.
         result: BodyParams = |layout| part(layout, &class.result.0),
-        /// Padding, so that the arguments of the next problem are aligned like these.
+        /// Padding that aligns the arguments of the next GEMM like these.
         padding: Padding,
     }
 }
@@ -40,7 +40,7 @@ params! {
     }
 }
 
-/// Number of dimensions but the outermost one.
+/// Number of dimensions whose size is an argument: all but the outermost one.
 fn inner(dims: u8) -> usize {
     dims.saturating_sub(1).into()
 }

@@ -27,7 +27,7 @@ params! {
         index_stride: Stride,
         /// Address of the fault slot.
         fault: FaultAddress,
-        /// Dimensions of rows, in the pass that reads the indices themselves.
+        /// Dimensions of rows; only in the pass that reads the indices themselves.
         dims: Vec<RowDimParams> = each(class.dims.unwrap_or(0).into(), RowDimParams::declare),
     }
 }
