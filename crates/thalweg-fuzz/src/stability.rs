@@ -24,7 +24,7 @@ use thalweg_kernel::reference::{self, Array, Data, RefArg};
 
 /// Number of perturbed runs of a small program, and of a large one.
 const RUNS: [u64; 2] = [6, 2];
-/// Number of further runs of a small program, and of a large one, when a result is in doubt.
+/// Number of further runs of a small program, and of a large one, when the first ones do not decide.
 const MORE: [u64; 2] = [128, 8];
 /// Minimum total elements of all results of a large program: the interpreter is slow.
 const LARGE: usize = 100_000;
@@ -243,7 +243,7 @@ fn is_large(program: &Program) -> bool {
     program.steps.iter().map(|s| s.shape.numel()).sum::<usize>() >= LARGE
 }
 
-/// Results of run number `n` of a program; `closely` for a further run in case of doubt.
+/// Results of run number `n` of a program; `closely` for a further run, where the first ones do not decide.
 fn one(program: &Program, n: u64, closely: bool) -> Vec<Array> {
     // Runs come in pairs with opposite perturbations: at a discontinuity one of them is below it.
     let (way, alike) = (if n.is_multiple_of(2) { 1.0 } else { -1.0 }, n / 2 % 2 == 1);
