@@ -67,7 +67,8 @@ pub fn gathers(body: &Body) -> bool {
     body.nodes.iter().any(|n| matches!(n, Node::Gather { .. }))
 }
 
-/// Whether a body may be computed where there is no element: it has no data-dependent loops and no gathers.
+/// Whether a body may be computed at points that do not exist (lanes beyond the end): it has no data-dependent loops
+/// and no gathers.
 pub fn is_harmless(body: &Body) -> bool {
     !body.nodes.iter().any(|n| matches!(n, Node::Loop { .. } | Node::Gather { .. }))
 }

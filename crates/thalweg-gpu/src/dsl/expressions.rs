@@ -363,7 +363,7 @@ impl<'t> Parser<'t> {
             if n > 0 {
                 self.want(",")?;
             }
-            // An argument that is no value (a function, an array) is bound as what it is.
+            // An argument that is not a value (a function or an array) is bound as such.
             let whole = match (self.ahead(0), self.ahead(1)) {
                 (Token::Name(name), Token::Sign("," | ")")) => self.meaning(name),
                 _ => None,

@@ -132,7 +132,7 @@ impl<'a> Text<'a> {
     /// Parses texts, joined in order, to statements.
     ///
     /// # Panics
-    /// When a text has an error, with the line. Texts are ours, and every one is parsed in tests.
+    /// When a text has an error, with its line. All texts are part of Thalweg, and tests parse each of them.
     pub fn statements(&self, texts: &[&str]) -> Vec<Statement> {
         let text = texts.join("\n");
         let read = Parser::new(&self.given, self.params.clone(), &text).and_then(|mut parser| parser.all());

@@ -161,7 +161,7 @@ impl Accesses<'_> {
             });
         }
         if wanted.position {
-            // The base is an address where there is an operand: indices are used only of accesses without one.
+            // An index is used only of an access without an operand, whose base is an offset and not an address.
             let base = self.params.accesses[k].base.read(Type::I64);
             let n = if self.single(k) { 1 } else { v };
             let found = base + position.to(Type::I64) + lane().to(Type::I64) * step;

@@ -56,7 +56,7 @@ pub fn offset(class: &SpaceClass, params: &SpaceParams, access: usize, dims: Ran
     dims.filter_map(term).reduce(|x, y| x + y)
 }
 
-/// Function that maps a row-major index of the domain to an offset, -1 where it is masked out.
+/// Emits the function `name`, which maps a row-major index of the domain to an offset, or to -1 where it is masked out.
 pub fn map_function(class: &SpaceClass, params: &SpaceParams, access: usize, name: String) -> Statement {
     let i64 = |name: &str| Expr::name(name, Type::I64);
     let set = |name: Expr, value: Expr| Statement::Set(name, value);

@@ -85,7 +85,7 @@ pub fn statements(body: &Body, names: &Names) -> Vec<Statement> {
     out
 }
 
-/// A node's value. If it is a product, no compiler contracts it with a sum to FMA.
+/// Value of a node. A product is emitted in a form that no compiler contracts with a sum to FMA.
 fn rounded(body: &Body, id: NodeId, names: &Names) -> Expr {
     let own = |id: NodeId| value(body, id);
     let node = &body.nodes[id.index()];

@@ -175,7 +175,8 @@ impl Layout {
         self.words = self.words.next_multiple_of(MAP_WORDS);
     }
 
-    /// The layout `count` times over, for launches of several problems of one class. Names are those of the first one.
+    /// Layout that repeats this one `count` times, for launches of several problems of one class. Names are those of
+    /// the first repetition.
     pub fn repeated(self, count: usize) -> Layout {
         let slots = (0..count).flat_map(|n| self.slots.iter().map(move |slot| (n, slot)));
         let one = Layout { period: self.words, ..self.clone() };

@@ -228,8 +228,8 @@ impl Order {
         Ok(())
     }
 
-    /// [`Order::wait_for`] the writer of a buffer, or all of its uses if it is to be written. A buffer that nobody
-    /// has written since it was allocated counts as written.
+    /// Makes later work of a queue wait for the writer of a buffer, or (`write`) for all of its uses. Where nobody
+    /// has written the buffer since it was allocated, it waits for all uses, too.
     ///
     /// # Errors
     /// When the device fails.

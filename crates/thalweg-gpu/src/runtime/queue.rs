@@ -87,7 +87,7 @@ impl Drop for Close<'_> {
 }
 
 impl Queue {
-    /// Queue of that number.
+    /// Creates queue `number`, with the buffers that its launches share.
     ///
     /// # Errors
     /// When there is no memory for the buffers that launches share.
@@ -244,10 +244,10 @@ impl Queue {
         put.expect("launches are put in a batch")
     }
 
-    /// [`thalweg_runtime::Device::clocked`]. Waits of the first launch for other queues are not included.
+    /// Implements [`thalweg_runtime::Device::clocked`]. Waits of the first launch for other queues are not included.
     ///
     /// # Errors
-    /// See there.
+    /// Errors of `run`, and of the device.
     pub fn clocked(&self, run: &mut dyn FnMut() -> Result<(), Error>) -> Result<Arc<dyn Timing>, Error> {
         if self.open(|open| open.clock = Some(None)).is_none() {
             return Ok(Arc::new(EventSpan::of(&*self.driver, run)?));
@@ -259,10 +259,10 @@ impl Queue {
         Ok(Arc::new(EventSpan::from(begin, &*self.driver)?))
     }
 
-    /// [`thalweg_runtime::Device::batch`].
+    /// Implements [`thalweg_runtime::Device::batch`].
     ///
     /// # Errors
-    /// See there.
+    /// Errors of `run`, and of the device.
     pub fn batch(
         &self,
         key: Option<u64>,

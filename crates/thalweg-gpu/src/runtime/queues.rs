@@ -57,7 +57,7 @@ fn number() -> usize {
 }
 
 impl Queues {
-    /// Queues of that driver's GPU. The calling thread's queue is created.
+    /// Creates the queues of a driver's GPU; of those for kernels, only the calling thread's.
     ///
     /// # Errors
     /// When there is no memory for the buffers that launches share.

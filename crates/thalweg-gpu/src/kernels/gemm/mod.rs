@@ -263,7 +263,7 @@ pub struct EpilogueShape<'a> {
 /// Threads that run a pass of the epilogue together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PassThreads {
-    /// All threads of a block; the number is that of its threads. Accumulators go through shared memory.
+    /// All threads of a block (their number). Accumulators go through shared memory.
     Block(u32),
     /// A warp; accumulators go through shared memory of its own. The kernel defines its first row (`warp_row`).
     Warp {

@@ -57,8 +57,8 @@ impl Rows<'_> {
     }
 
     /// Emits the reduction of a pass's folds over the threads that divide the points of a row: `value{slot}[v]` in all
-    /// threads. Threads of a warp reduce by shuffles, warps through shared memory. Folds that do not fit it together
-    /// use it one after the other.
+    /// threads. Threads of a warp reduce by shuffles, warps through shared memory. Folds that do not fit shared memory
+    /// together use it one after the other.
     pub(super) fn fold_outer(&self, phase: &Phase, wide: u16, deep: u16, from: &str) -> Vec<Statement> {
         let v = self.v;
         // Threads of a warp with the same rows.
