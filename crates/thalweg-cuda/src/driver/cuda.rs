@@ -86,9 +86,9 @@ pub struct GpuState {
     /// Major CUDA version of the driver: libraries of newer majors do not work with it.
     major: u32,
     products: Products,
-    /// Plans of cuFFT.
+    /// Cache of cuFFT plans.
     transforms: Mutex<Plans>,
-    /// Handles of cuSOLVER.
+    /// cuSOLVER handles of each stream.
     solvers: Mutex<Solvers>,
     /// GPUs that have access to this one's pool, for copies.
     open_to: Mutex<Vec<CUdevice>>,
@@ -108,7 +108,7 @@ impl Deref for Cuda {
 }
 
 impl Cuda {
-    /// Number of GPUs.
+    /// Number of GPUs that the driver finds.
     ///
     /// # Errors
     /// [`Error::Device`] with what to install when there is no driver.

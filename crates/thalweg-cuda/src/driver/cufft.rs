@@ -58,7 +58,7 @@ fn check(call: &str, status: Status) -> Result<(), String> {
 struct Plan {
     api: &'static Api,
     handle: Handle,
-    /// Bytes of workspace.
+    /// Bytes of workspace that a run of the plan needs.
     workspace: usize,
 }
 

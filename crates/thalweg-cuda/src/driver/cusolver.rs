@@ -23,10 +23,10 @@ type At = *mut c_void;
 /// H100).
 const MAX_SYMMETRIC_BATCH: usize = 65_535;
 
-/// `CUBLAS_FILL_MODE_LOWER` and `_UPPER`.
+/// `cublasFillMode_t` for the lower and the upper half of a matrix.
 const LOWER: i32 = 0;
 const UPPER: i32 = 1;
-/// `CUBLAS_SIDE_RIGHT`.
+/// `cublasSideMode_t` for a triangular operand on the right: `X A = B`.
 const RIGHT: i32 = 1;
 
 functions! {

@@ -112,9 +112,9 @@ pub(super) fn three_products() -> (Kernel, Geometry) {
 /// Mask of attention scores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Masked {
-    /// No mask.
+    /// No mask: each row sees all keys.
     None,
-    /// An operand added to the scores.
+    /// A mask that is an operand, which is added to the scores.
     Added,
     /// Causal mask: row `i` sees keys 0 to `i`.
     Causal,

@@ -15,7 +15,7 @@ use std::sync::LazyLock;
 use thalweg_gpu::kernels::generic::Width;
 use thalweg_ir::{DType, ElementOp};
 
-/// Threads per block.
+/// Threads per block of every generic kernel.
 pub const THREADS: u32 = 128;
 /// Maximum number of kernel arguments: a launch has at most 4 KiB of them before CUDA 12.1.
 pub const WORDS: usize = 500;

@@ -42,27 +42,27 @@ const ABANDONED: Duration = Duration::from_secs(3600);
 /// Reason why a folder, a file or bytes are ignored.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Ignored {
-    /// The file or folder cannot be created or read.
+    /// A folder or file that cannot be created or read.
     Unreadable,
-    /// It is a link, a folder or a device instead of a file.
+    /// A link, a folder or a device in place of a file.
     NotAFile,
-    /// It is owned by another user.
+    /// A folder or file that another user owns.
     Foreign,
-    /// It is writable by other users.
+    /// A folder or file that other users may write to.
     Writable,
-    /// It is larger than the maximum.
+    /// A file or entry that is larger than the maximum.
     TooLarge,
-    /// It is shorter or longer than its header states.
+    /// An entry that is shorter or longer than its header states.
     Length,
-    /// It is not an entry of a cache.
+    /// Bytes that are not an entry of a cache.
     NotAnEntry,
-    /// It has a different format version.
+    /// An entry of a different format version.
     Format,
-    /// It was written by a different version of Thalweg.
+    /// An entry that a different version of Thalweg has written.
     Version,
-    /// It has the name of another entry, or no name of an entry.
+    /// A file with the name of another entry, or with a name that no entry has.
     Name,
-    /// Its checksum is wrong.
+    /// An entry with a wrong checksum.
     Damaged,
     /// The system cannot report the owner of a file.
     System,

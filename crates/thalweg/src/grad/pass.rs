@@ -14,11 +14,11 @@ use thalweg_ir::Op;
 
 /// Nodes whose gradients a backward pass returns.
 pub(crate) enum Wanted<'a> {
-    /// All leaves.
+    /// Gradients of all leaves.
     Leaves,
-    /// These nodes.
+    /// Gradients of these nodes.
     Nodes(&'a [Arc<Node>]),
-    /// These nodes. The pass ends at them, and at all nodes with a smaller id than the given one.
+    /// Gradients of these nodes. The pass ends at them, and at all nodes with a smaller id than the given one.
     Ends(&'a [Arc<Node>], u64),
 }
 

@@ -22,7 +22,7 @@ pub struct Tile<F: Real, T = F> {
     of: PhantomData<F>,
 }
 
-/// For calls on numbers.
+/// Tiles of plain numbers, for calls of a kernel on numbers.
 impl<F: Real + Repr<RawMask = bool>, T> Tile<F, T> {
     /// A tile of these row-major elements, for a call on numbers.
     ///

@@ -102,7 +102,7 @@ pub(super) fn describe(address: u64) -> String {
 #[derive(Debug)]
 pub(super) struct Allocation {
     map: Guarded,
-    /// Requested bytes.
+    /// Bytes that were requested, without padding.
     bytes: usize,
 }
 
@@ -122,7 +122,7 @@ impl Allocation {
         self.map.end() as u64 - self.bytes.max(1).next_multiple_of(256) as u64
     }
 
-    /// Requested bytes.
+    /// Bytes that were requested, without padding.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
