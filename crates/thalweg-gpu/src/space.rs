@@ -17,7 +17,7 @@ pub enum Inner {
     Unit,
     /// Stride 0: all lanes of a thread read one element.
     Zero,
-    /// Any other stride.
+    /// Any other stride: the lanes of a thread read elements that are apart.
     Any,
 }
 
@@ -321,9 +321,9 @@ params! {
 params! {
     /// Kernel arguments of a dimension of a view.
     pub struct ViewDimParams(masked: bool) filled by ViewDimArguments {
-        /// Size of the dimension.
+        /// Size of the dimension of the view.
         size: Divisor,
-        /// Stride of the dimension.
+        /// Stride of the dimension, in elements of the next view or of memory.
         stride: Stride,
         /// Bounds of the mask along the dimension.
         bounds: Option<BoundsParams> = optional(masked, BoundsParams::declare),

@@ -18,11 +18,11 @@ const PRODUCT_TILE: usize = 64;
 /// Iteration domain of a pass, with the accesses in it.
 #[derive(Clone, Copy)]
 pub struct Domain<'a> {
-    /// Extents of the dimensions.
+    /// Extents of the dimensions, rows first.
     pub extents: &'a [usize],
     /// Number of leading dimensions that enumerate rows.
     pub kept: usize,
-    /// Geometry of each access.
+    /// Geometry of each access: base and strides in the dimensions.
     pub at: &'a [AccessGeometry],
 }
 

@@ -106,7 +106,7 @@ impl<'t> Parser<'t> {
         Ok(self.value()?.like(ty))
     }
 
-    /// Parses a compile-time constant.
+    /// Parses an expression that must be a compile-time constant.
     pub(super) fn known(&mut self) -> Read<i64> {
         match self.value()?.number() {
             Some(n) => Ok(n),

@@ -50,7 +50,7 @@ enum Given<'a> {
     Statements(Rc<[Statement]>),
 }
 
-/// Kernel arguments by name.
+/// Kernel arguments that a text may read, by name.
 type Named = FxHashMap<String, Slot>;
 
 /// Environment of a DSL text: the names that the caller binds before the text is parsed.
@@ -61,7 +61,7 @@ pub struct Text<'a> {
 }
 
 impl<'a> Text<'a> {
-    /// Environment without bindings.
+    /// Creates an environment without bindings.
     pub fn new() -> Text<'a> {
         Text::default()
     }

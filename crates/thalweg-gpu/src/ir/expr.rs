@@ -31,15 +31,15 @@ pub enum Binary {
     And,
     /// Logical or; the second operand is evaluated only where the first does not hold.
     Or,
-    /// Less.
+    /// Less than (`<`).
     Lt,
-    /// Less or equal.
+    /// Less than or equal (`<=`).
     Le,
-    /// Greater or equal.
+    /// Greater than or equal (`>=`).
     Ge,
-    /// Equal.
+    /// Equality (`==`).
     Eq,
-    /// Not equal.
+    /// Inequality (`!=`).
     Ne,
 }
 

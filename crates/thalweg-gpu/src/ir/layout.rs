@@ -8,17 +8,17 @@ use std::sync::Arc;
 /// Kind of a kernel argument: the words that it takes, and the type that programs read it as.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Address in global memory.
+    /// Address of an operand in global memory.
     Address,
     /// Address of the fault slot that an out-of-range index is reported to.
     Fault,
     /// Address of an access's first element; its offset, an i64, for an access without an operand.
     Base,
-    /// Unsigned 32-bit number.
+    /// Unsigned 32-bit number, in one word.
     U32,
-    /// Signed 64-bit number.
+    /// Signed 64-bit number, such as a size or a stride.
     I64,
-    /// Unsigned 64-bit number.
+    /// Unsigned 64-bit number, such as a bound of indices.
     U64,
     /// Condition: 0 or 1.
     Flag,

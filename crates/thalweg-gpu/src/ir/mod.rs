@@ -72,7 +72,7 @@ impl Type {
 /// Unrolling of a loop by the compiler.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unroll {
-    /// Full unrolling.
+    /// Full unrolling by the compiler.
     All,
     /// No unrolling, since the trip count is unknown.
     Never,
@@ -157,7 +157,7 @@ pub enum Statement {
     },
     /// Tree that combines the results of a row's blocks pairwise as they are pushed: the fixed order of strict kernels.
     Tree {
-        /// Name of the tree.
+        /// Name of the reduction tree.
         name: Name,
         /// Monoid that combines two results.
         monoid: Monoid,
@@ -279,7 +279,7 @@ pub enum Statement {
     Within(Expr, Vec<Statement>),
     /// Exit from the innermost loop.
     Break,
-    /// Exit of a thread.
+    /// Exit of the thread from the kernel.
     Return,
     /// Barrier of the block (`__syncthreads`).
     Barrier,

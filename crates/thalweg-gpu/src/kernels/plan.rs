@@ -29,9 +29,9 @@ pub struct Plan {
 pub struct Draft {
     /// Class key and bodies of the kernel.
     pub kernel: Arc<Skeleton>,
-    /// Number of blocks.
+    /// Number of blocks along x, y and z.
     pub grid: [u32; 3],
-    /// Threads per block.
+    /// Number of threads per block.
     pub block: u32,
     /// Bytes of dynamic shared memory.
     pub shared: u32,

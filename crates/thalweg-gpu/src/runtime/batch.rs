@@ -44,7 +44,7 @@ impl Collected {
         &self.launches[..self.count]
     }
 
-    /// Submits a launch immediately.
+    /// Submits a launch immediately, using the list as scratch memory.
     pub fn launch(&mut self, driver: &dyn Driver, launch: &Launch, patch: Patch<'_>) -> Result<(), Error> {
         self.count = 0;
         self.add(launch, patch);

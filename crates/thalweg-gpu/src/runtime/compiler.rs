@@ -52,9 +52,9 @@ pub struct Compiler {
     /// Hash of the printer's prelude, which all sources share.
     prelude: Key,
     device: String,
-    /// Units by kernel.
+    /// Compilation units by kernel.
     units: RwLock<FxHashMap<Arc<Skeleton>, Arc<Unit>>>,
-    /// Units by source.
+    /// Compilation units by source, since several kernels may have the same one.
     sources: Mutex<FxHashMap<Source, Arc<Unit>>>,
 }
 

@@ -19,7 +19,7 @@ use thalweg_runtime::Error;
 /// Resources of a compiled function, as the driver reports them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FunctionInfo {
-    /// Registers per thread.
+    /// Number of registers per thread.
     pub registers: u32,
     /// Bytes of local memory per thread: spills, and arrays with computed indices.
     pub local: u32,
@@ -46,7 +46,7 @@ pub trait Module: Send + Sync + Debug {}
 /// Kernel launch. The function has one parameter, a struct of `arguments.len()` 64-bit words by value.
 #[derive(Clone, Debug)]
 pub struct Launch {
-    /// The kernel's function.
+    /// Function that the launch runs.
     pub function: Function,
     /// Number of blocks; y and z at most 65,535.
     pub grid: [u32; 3],

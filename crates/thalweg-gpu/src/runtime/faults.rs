@@ -12,14 +12,14 @@ use super::driver::Driver;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use thalweg_runtime::{Check, Error, FailedCheck};
 
-/// Bytes of a fault slot.
+/// Bytes of a fault slot in device memory.
 const BYTES: usize = 8;
 
 /// Fault slots of a device, each of which one launch reports an out-of-range index to.
 #[derive(Debug)]
 pub struct Faults {
     driver: Arc<dyn Driver>,
-    /// Slots per chunk.
+    /// Number of slots in a chunk of device memory.
     chunk: usize,
     words: Mutex<Words>,
 }

@@ -16,11 +16,11 @@ use thalweg_runtime::{Buffer, Error, Pool, count};
 /// One launch of a bound kernel.
 #[derive(Clone, Debug)]
 pub struct Stage {
-    /// The kernel's function.
+    /// Compiled function of the launch.
     pub function: Function,
-    /// Number of blocks.
+    /// Number of blocks along x, y and z.
     pub grid: [u32; 3],
-    /// Threads per block.
+    /// Number of threads per block.
     pub block: u32,
     /// Bytes of dynamic shared memory.
     pub shared: u32,
@@ -33,9 +33,9 @@ pub struct Stage {
 /// Plan with the compilation unit of each of its launches.
 #[derive(Debug)]
 pub struct Written {
-    /// Plan with the launches.
+    /// Plan of the kernel, with its launches.
     pub plan: Plan,
-    /// Unit of each launch.
+    /// Compilation unit of each launch.
     pub units: Vec<Arc<Unit>>,
 }
 

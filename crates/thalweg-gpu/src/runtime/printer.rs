@@ -10,7 +10,7 @@ use thalweg_ir::{DType, ElementOp};
 pub struct Source {
     /// First line, the compiler options.
     pub options: &'static str,
-    /// Text after the prelude.
+    /// Kernel's own text, which follows the prelude.
     pub own: String,
 }
 

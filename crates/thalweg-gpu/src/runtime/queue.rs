@@ -22,7 +22,7 @@ use thalweg_runtime::{Batch, Buffer, Check, Error, Timing};
 #[derive(Debug)]
 pub struct Queue {
     order: Arc<Order>,
-    /// Index of the queue.
+    /// Index of the queue among those of the device.
     number: usize,
     /// Driver handle bound to this queue.
     driver: Arc<dyn Driver>,

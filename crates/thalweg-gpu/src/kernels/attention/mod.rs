@@ -12,9 +12,9 @@ use thalweg_kernel::{Body, CausalMask};
 /// Shape of a block of flash attention.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct AttentionBlock {
-    /// Consumer warps, each with 16 query rows.
+    /// Number of consumer warps, each with 16 query rows.
     pub warps: u32,
-    /// Keys per pipeline step.
+    /// Number of keys per pipeline step.
     pub keys: u32,
     /// Resident blocks per multiprocessor, a hint for register allocation (launch bounds).
     pub blocks: u32,
@@ -61,7 +61,7 @@ impl AttentionClass {
         points.chain(self.once.iter().map(|o| &o.0)).chain([&self.result.0.body])
     }
 
-    /// Threads per block.
+    /// Number of threads per block, including the producer.
     pub fn threads(&self) -> u32 {
         let others = match (&self.tma, self.block.persistent) {
             (None, _) => 0,

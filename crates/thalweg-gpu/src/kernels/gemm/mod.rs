@@ -25,9 +25,9 @@ pub enum Math {
 /// Tile of the result that a block computes, and how its warps divide it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Tile {
-    /// Number of rows.
+    /// Number of rows (M) of the tile.
     pub m: u32,
-    /// Number of columns.
+    /// Number of columns (N) of the tile.
     pub n: u32,
     /// Number of terms (K) per pipeline step.
     pub k: u32,
@@ -45,7 +45,7 @@ pub struct Tile {
 pub struct BodyClass {
     /// Computation at a point of the domain.
     pub body: Body,
-    /// Domain of the body.
+    /// Domain of the body: dimensions, lanes and addressing modes.
     pub space: SpaceClass,
     /// Number of batch and of row dimensions.
     pub groups: [u8; 2],
@@ -115,9 +115,9 @@ pub struct GemmClass {
     pub dtype: DType,
     /// Dtype of the accumulators.
     pub sums: DType,
-    /// Arithmetic of the tile.
+    /// Arithmetic of the tile: tensor cores or CUDA cores.
     pub math: Math,
-    /// Tile of a block.
+    /// Tile of the result that a block computes.
     pub tile: Tile,
     /// Number of batch dimensions.
     pub batch: u8,
@@ -138,7 +138,7 @@ impl Math {
 }
 
 impl Tile {
-    /// Threads per block.
+    /// Number of threads of a block that computes this tile.
     pub fn threads(&self) -> u32 {
         32 * self.warps[0] * self.warps[1]
     }
@@ -151,7 +151,7 @@ pub struct Layout {
     pub along: bool,
     /// Pitch in elements, from line to line or from term to term.
     pub pitch: u32,
-    /// Elements per pipeline stage.
+    /// Number of elements of the operand in a pipeline stage.
     pub all: u32,
 }
 
@@ -254,7 +254,7 @@ pub struct EpilogueShape<'a> {
     pub rows: u32,
     /// Number of columns per pass.
     pub columns: u32,
-    /// Number of passes.
+    /// Number of passes in which the epilogue processes the tile.
     pub passes: u32,
     /// Threads that run a pass.
     pub by: PassThreads,

@@ -11,7 +11,7 @@ use thalweg_kernel::NodeId;
 /// Threads per block. Many, since each block adds its table to the result.
 pub const BLOCK: u32 = 512;
 
-/// Blocks per multiprocessor.
+/// Number of blocks per multiprocessor in the launch of a histogram.
 pub const BLOCKS: usize = 4;
 
 /// Value that each point adds to its bin.

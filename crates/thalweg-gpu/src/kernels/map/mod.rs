@@ -6,7 +6,7 @@ pub(crate) mod select;
 
 use crate::space::SpaceClass;
 
-/// Threads per block.
+/// Threads per block of a map.
 pub const BLOCK: u32 = 256;
 
 /// Class key of a map kernel: the properties that decide its source, besides its body.
@@ -14,7 +14,7 @@ pub const BLOCK: u32 = 256;
 pub struct MapClass {
     /// Domain of the map: dimensions, lanes and addressing modes.
     pub space: SpaceClass,
-    /// Vectors per thread.
+    /// Number of vectors per thread.
     pub vectors: u8,
     /// The two-dimensional tile of a block, where blocks have one.
     pub tile: Option<Tile>,

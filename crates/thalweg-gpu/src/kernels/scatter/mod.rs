@@ -7,7 +7,7 @@ pub(crate) mod select;
 
 use thalweg_ir::{DType, ScatterOp};
 
-/// Threads per block.
+/// Threads per block of every launch of a scatter.
 pub const BLOCK: u32 = 128;
 
 /// Task of a launch of a scatter, with the operation that it applies.

@@ -113,17 +113,17 @@ pub struct Copy {
     pub number: usize,
     /// Type of an element in memory.
     pub element: Type,
-    /// Bytes of an element.
+    /// Bytes of an element in memory.
     pub size: u32,
-    /// Lines: rows of A, columns of B.
+    /// Lines: the rows of A (M), or columns of B (N).
     pub lines: Side,
-    /// Terms (K).
+    /// Terms: the dimension K of the product.
     pub terms: Side,
     /// Number of threads that copy.
     pub threads: u32,
     /// Whether terms are neighbours in memory (K-major).
     pub along: bool,
-    /// Layout in shared memory.
+    /// Layout of the copied elements in shared memory.
     pub placing: Placing,
     /// Pitch in shared memory in elements, from line to line or from term to term.
     pub pitch: u32,

@@ -11,7 +11,7 @@ use thalweg_ir::DType;
 /// Terms (K) per pipeline step: as many as a line in shared memory has.
 pub const TERMS: u32 = LINE_ELEMENTS;
 
-/// Bytes of an mbarrier.
+/// Bytes of an mbarrier in shared memory.
 pub const BARRIER: u32 = 8;
 
 /// Tile that a team of consumer warpgroups computes.
@@ -19,11 +19,11 @@ pub const BARRIER: u32 = 8;
 pub struct TmaTile {
     /// Consumer warpgroups per tile, one or two. Two divide its rows.
     pub team: u32,
-    /// Number of rows: 64 or 128.
+    /// Number of rows (M) of the tile: 64 or 128.
     pub m: u32,
-    /// Number of columns.
+    /// Number of columns (N) of the tile.
     pub n: u32,
-    /// Pipeline stages in shared memory.
+    /// Number of pipeline stages in shared memory.
     pub stages: u32,
 }
 
@@ -32,11 +32,11 @@ pub struct TmaTile {
 pub struct TmaFactor {
     /// Whether terms are neighbours in memory (K-major).
     pub along: bool,
-    /// Number of dimensions of its terms.
+    /// Number of dimensions of the operand's terms.
     pub terms: u8,
-    /// Number of dimensions of its lines.
+    /// Number of dimensions of the operand's lines.
     pub lines: u8,
-    /// Number of dimensions of its batch.
+    /// Number of batch dimensions of the operand.
     pub batch: u8,
     /// Neighbouring result columns per thread, where the lines of B are interleaved: their order in shared memory is
     /// that in which `wgmma` assigns columns to threads. 0 where their order is that of memory.

@@ -260,7 +260,7 @@ struct Planned {
     plan: Plan,
     /// Class key of the launch.
     class: TmaGemmClass,
-    /// Rows, columns and terms.
+    /// Numbers of rows (M), columns (N) and terms (K).
     sizes: [usize; 3],
     /// Number of tiles of all products of the batch.
     tiles: usize,

@@ -4,7 +4,7 @@ pub mod emit;
 pub mod params;
 pub(crate) mod select;
 
-/// Bits of a digit.
+/// Number of bits of a digit, and so of the element index per pass.
 pub const BITS: u32 = 8;
 
 /// Number of digit values, and threads per block.

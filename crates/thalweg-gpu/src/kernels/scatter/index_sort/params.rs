@@ -21,7 +21,7 @@ params! {
         size: U64,
         /// Number of tiles of a row.
         tiles: U32,
-        /// Lowest bit of the digit.
+        /// Position of the lowest bit of the digit of this pass.
         bit: U32,
         /// Stride of the indices along the axis.
         index_stride: Stride,
@@ -35,7 +35,7 @@ params! {
 params! {
     /// Kernel arguments of a dimension of rows.
     pub struct RowDimParams() filled by RowDimArguments {
-        /// Size of the dimension.
+        /// Size of the row dimension.
         size: U32,
         /// Stride of the indices along the dimension.
         stride: Stride,
