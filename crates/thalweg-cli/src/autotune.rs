@@ -11,12 +11,12 @@ use clap::Args;
 use std::time::{Duration, Instant};
 use thalweg::{Tensor, counters, explain, set_measuring};
 
-/// Time limit for the plans of one program to compete.
+/// Time limit in which the plans of one program compete.
 const PATIENCE: Duration = Duration::from_secs(4);
 /// Minimum and maximum number of timed pairs, and the time after which the minimum is enough.
 const PAIRS: (usize, usize) = (25, 300);
 const TIME: Duration = Duration::from_millis(1500);
-/// Ratios of times that count as slower and as faster.
+/// Minimum ratio of times that counts as slower, and maximum ratio that counts as faster.
 const SLOWER: f64 = 1.03;
 const FASTER: f64 = 0.95;
 
@@ -40,12 +40,12 @@ pub struct AutotuneCommand {
     calibrate: bool,
 }
 
-/// Result of one program.
+/// Result of one program, a row of the table.
 struct Row {
     name: String,
     /// Number of plans that competed; 0 if the program is too short for it.
     plans: usize,
-    /// Medians in microseconds.
+    /// Median times of a call in microseconds, with the measured winner off and on.
     off: f64,
     on: f64,
 }

@@ -14,7 +14,7 @@ use serde::Serialize;
 use std::time::Instant;
 use thalweg::{Device, Tensor, manual_seed, synchronize};
 
-/// Timed runs of a kernel per round.
+/// Number of timed runs of a kernel per round.
 const RUNS: usize = 7;
 
 /// Arguments of `thalweg bandwidth`.
@@ -74,7 +74,7 @@ const ON_GPU: &[Named] = &[
     }),
 ];
 
-/// Workloads also measured, in their large size.
+/// Workloads that are measured, too, in their large size.
 const WORKLOADS: &[&str] = &["softmax", "layernorm", "rmsnorm_swiglu", "hub"];
 
 /// Reductions over any axes, in their large size.
@@ -195,7 +195,7 @@ fn negating() -> Outcome<f64> {
     Ok(bytes as f64 / (ms / 1e3))
 }
 
-/// Median time of a call in milliseconds, its kernels, and the bytes that they move.
+/// Measures a call: median time in milliseconds, number of kernels, and the bytes that they move.
 fn once(run: &dyn Fn() -> Outcome) -> Outcome<(f64, u64, u64)> {
     run()?;
     let ((), work) = counted(run)?;

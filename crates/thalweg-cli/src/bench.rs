@@ -41,7 +41,7 @@ pub struct Bench {
     json: bool,
 }
 
-/// Measurements of one workload.
+/// Measurements of one workload, a line of the output.
 #[derive(Serialize, Debug)]
 pub struct Figure {
     workload: String,
@@ -86,7 +86,7 @@ fn measure(
             return Figure::new(name, mode, &times, work);
         }
         "dyn_shapes" => {
-            // A process is warm after one call per shape, so each run is a new process.
+            // After one call per shape a process is warm, so each run is a process of its own.
             let (times, work) = processes::dyn_shapes(runs.least, size, mode)?;
             return Figure::new(name, mode, &times, work);
         }
@@ -221,7 +221,7 @@ impl Results {
     }
 }
 
-/// Request of a driver to a worker, one line of JSON.
+/// Request of the benchmark driver to a worker process: one line of JSON.
 #[derive(Deserialize)]
 struct Request {
     workload: String,

@@ -103,7 +103,7 @@ fn warm_file(file: &Path, program: &[OsString]) -> Outcome {
     warmed
 }
 
-/// Writes all entries of a cache to a file.
+/// Writes all entries of a cache to one file.
 fn written(cache: &Cache, file: &Path) -> Outcome {
     let mut to = BufWriter::new(File::create(file).during(file.display())?);
     let entries = cache.export(&mut to).during(file.display())?;
@@ -111,7 +111,7 @@ fn written(cache: &Cache, file: &Path) -> Outcome {
     Ok(())
 }
 
-/// Cache selected by the environment.
+/// Opens the cache that the environment selects.
 fn open() -> Outcome<Cache> {
     let place = disk::place().ok_or_else(|| failure("the disk cache is off (THALWEG_CACHE, HOME)"))?;
     Cache::open(&place).map_err(|why| failure(format!("{} is not used: {why}", place.display())))

@@ -83,7 +83,7 @@ fn numbers(c: &Costs) -> Vec<(&'static str, f64)> {
     ]
 }
 
-/// About three significant digits; values below a picosecond in scientific notation.
+/// Formats a cost constant with about three significant digits; below a picosecond in scientific notation.
 fn short(ns: f64) -> String {
     match ns {
         v if v > 0.0 && v < 1e-3 => format!("{v:.1e}"),

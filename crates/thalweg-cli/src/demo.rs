@@ -30,7 +30,7 @@ pub struct Demo {
     html: PathBuf,
 }
 
-/// One of the three GELUs.
+/// One of the demo's three GELUs, with its name.
 struct Form {
     name: &'static str,
     about: &'static str,
@@ -50,7 +50,7 @@ struct Measured {
 }
 
 impl Measured {
-    /// Achieved fraction of the memory bandwidth.
+    /// Fraction of the memory bandwidth that was achieved.
     fn bandwidth_fraction(&self, bandwidth: Bandwidth) -> f64 {
         let bytes = self.work.bytes_read + self.work.bytes_written;
         bytes as f64 / (self.median_ms / 1e3) / bandwidth.all
@@ -186,7 +186,7 @@ fn check(form: &Form, x: &Tensor) -> Outcome<(usize, Compared)> {
     Ok((y.len(), compare(&x.to_f64_vec()?, &y, &expected, x.dtype())))
 }
 
-/// Result of a comparison.
+/// Result of a comparison with the reference interpreter.
 struct Compared {
     /// Largest absolute difference.
     largest: f64,

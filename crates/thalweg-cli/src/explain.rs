@@ -66,7 +66,7 @@ impl Explain {
 /// Warm-up calls before a hot explanation; as many calls are timed afterwards.
 const HOT: usize = 300;
 
-/// Warms up until repeated segments have been searched for, their plans have competed, and their memory has been
+/// Warms up a call: repeated segments have been searched for, their plans have competed, and their memory has been
 /// touched.
 fn warm<T>(call: impl Fn() -> Result<T, thalweg::Error>) -> Outcome {
     // Decide competitions as early as possible, so that plans do not alternate while launches are timed.
@@ -101,7 +101,7 @@ fn time_launches<T>(explanation: &mut Explanation, call: impl Fn() -> Result<T, 
 
 /// Number of calls observed by `--tiers`.
 const CALLS: usize = 200;
-/// The call after which background searches are waited for; repeated segments are in search by then.
+/// Number of the call after which background searches are waited for. Repeated segments are in search by then.
 const WAITED: usize = 3;
 
 /// Prints the tiers that run a workload: a line for the first call, and for each call that differs from the previous

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Message, printed after "error: ", and exit code.
+/// Error of the program: a message, printed after "error: ", and an exit code.
 #[derive(Debug)]
 pub struct Failure {
     message: String,
@@ -18,7 +18,7 @@ pub fn failure(message: impl Into<String>) -> Failure {
 }
 
 impl Failure {
-    /// Exit code: 2 for invalid usage, as for invalid arguments, else 1.
+    /// Exit code: 2 for invalid usage, else 1.
     pub fn code(&self) -> u8 {
         self.code
     }

@@ -64,7 +64,7 @@ fn gpu(number: usize, chip: &Chip) -> [String; 2] {
     ]
 }
 
-/// A heading and a text, wrapped between words; continuation lines are indented by four columns.
+/// Lines of a heading and a text, wrapped between words; continuation lines are indented by four columns.
 fn described(head: &str, text: &str) -> Vec<String> {
     let mut lines = vec![];
     let mut line = head.trim_end().to_string();

@@ -40,10 +40,10 @@ impl Mode {
     }
 }
 
-/// Number of timed runs.
+/// Numbers of runs that a measurement makes.
 #[derive(Clone, Copy, Debug)]
 pub struct Runs {
-    /// Untimed runs before, the cold one included.
+    /// Number of untimed runs before the timed ones, including the cold one.
     pub warm_up: usize,
     /// Minimum number of timed runs.
     pub least: usize,
@@ -54,18 +54,18 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// For reported times: at least 20 runs.
+    /// Numbers of runs for reported times: at least 20 timed ones.
     pub const FIGURE: Runs = Runs { warm_up: 3, least: 20, most: 2000, time: Duration::from_millis(400) };
-    /// For a quick measurement: five runs of a slow call.
+    /// Numbers of runs for a quick measurement: five timed ones of a slow call.
     pub const LOOK: Runs = Runs { warm_up: 2, least: 5, most: 200, time: Duration::from_millis(500) };
 }
 
 /// Times of a call in milliseconds.
 #[derive(Clone, Debug)]
 pub struct Times {
-    /// First call.
+    /// Time of the first call.
     pub cold: f64,
-    /// Timed calls, sorted.
+    /// Times of the timed calls, sorted.
     pub sorted: Vec<f64>,
 }
 
@@ -87,7 +87,7 @@ impl Times {
     }
 }
 
-/// Median of sorted numbers.
+/// Median of a sorted list of numbers.
 pub fn median(sorted: &[f64]) -> f64 {
     match sorted.len() {
         0 => f64::NAN,
@@ -126,21 +126,21 @@ pub fn time(runs: Runs, mut call: impl FnMut() -> Outcome) -> Outcome<Times> {
 /// Counters of one call, and of plans since the first call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Work {
-    /// Kernels launched.
+    /// Number of kernels launched.
     pub kernels: u64,
-    /// Bytes read by kernels.
+    /// Number of bytes read by kernels.
     pub bytes_read: u64,
-    /// Bytes written by kernels.
+    /// Number of bytes written by kernels.
     pub bytes_written: u64,
-    /// Bytes allocated for results and intermediates.
+    /// Number of bytes allocated for results and intermediates.
     pub bytes_allocated: u64,
-    /// Operations recorded.
+    /// Number of operations recorded.
     pub operations: u64,
-    /// Plans made, over all calls.
+    /// Number of plans made, over all calls.
     pub plans_made: u64,
-    /// Segments whose plan was found in the store, over all calls.
+    /// Number of segments whose plan was found in the store, over all calls.
     pub plans_found: u64,
-    /// Plans loaded from the disk cache, over all calls.
+    /// Number of plans loaded from the disk cache, over all calls.
     pub plans_loaded: u64,
 }
 

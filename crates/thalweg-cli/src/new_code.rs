@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 use thalweg::{DType, Tensor, counters};
 
-/// Operations in one run of `first_ops`.
+/// Number of operations in one run of `first_ops`.
 const OPERATIONS: usize = 3000;
-/// Images in one run of `first_images`.
+/// Number of images in one run of `first_images`.
 const IMAGES: usize = 500;
 /// Rows and columns of an image.
 const SIDE: usize = 128;
@@ -35,9 +35,9 @@ pub fn is_group(name: &str) -> bool {
     name == GROUP || name == FORMER_GROUP
 }
 
-/// Workload of this group; one run takes a seed.
+/// Workload of the group; one run takes a seed.
 pub struct First {
-    /// Name.
+    /// Name of the workload.
     pub name: &'static str,
     /// Short description of what it computes.
     pub about: &'static str,

@@ -8,7 +8,7 @@ use crate::failure::{Outcome, failure};
 use clap::Args;
 use thalweg::prelude::*;
 
-/// Elements copied to the host at a time.
+/// Number of elements that are copied to the host at a time.
 const PART: usize = 1 << 20;
 
 /// Arguments of `thalweg numerics`.
@@ -19,7 +19,7 @@ pub struct Numerics {
     elements: u64,
 }
 
-/// Descriptions of exceeded bounds.
+/// Descriptions of the bounds that were exceeded.
 #[derive(Default)]
 struct Report {
     out: Vec<String>,
@@ -48,7 +48,7 @@ impl Numerics {
     }
 }
 
-/// Compensated sum in f64.
+/// Compensated sum in f64, which serves as the exact result.
 #[derive(Clone, Copy, Default)]
 struct Exact {
     sum: f64,
@@ -93,7 +93,7 @@ fn relative(got: f64, want: f64) -> f64 {
     (got - want).abs() / want.abs()
 }
 
-/// Data of a sum.
+/// Data that a sum is measured on.
 #[derive(Clone, Copy)]
 enum Kind {
     Uniform,
@@ -183,7 +183,7 @@ fn statistics(report: &mut Report, most: usize) -> Outcome {
             let var = exact(&x, |v| (v - centre) * (v - centre))? / count;
             let errors = [relative(item(&x.var(..))?, var), relative(item(&x.std(..))?, var.sqrt())];
             let normal = (n <= PART).then(|| layer_norm(&x, centre, var)).transpose()?;
-            // Effect of an error of half an ulp of the mean: squared on the variance, linear on each element.
+            // Effect of an error of half an ulp of the mean: its square on the variance, linear on each element.
             let shift = ulp(mean) / 2.0;
             let bound = 2e-6 + shift * shift;
             let worst = errors[0].max(errors[1]);

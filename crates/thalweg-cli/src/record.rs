@@ -12,14 +12,14 @@ use std::time::Instant;
 use thalweg::Tensor;
 use thalweg::plan_store;
 
-/// Operations of one repetition.
+/// Number of operations of one repetition.
 const OPERATIONS: f64 = 300.0;
 /// Number of timed repetitions.
 const TURNS: usize = 400;
-/// Plans stored for the second measurement.
+/// Number of plans stored for the second measurement.
 const PLANS: usize = 10_000;
 
-/// Cost of recording.
+/// Measured cost of recording operations.
 #[derive(Serialize, Debug)]
 pub struct Recording {
     /// Nanoseconds per operation with one plan stored.
@@ -28,7 +28,7 @@ pub struct Recording {
     record_ns_10k: f64,
     /// Nanoseconds per operation with ten thousand plans, on the segment learned last.
     record_ns_10k_last: f64,
-    /// Number of plans stored then.
+    /// Number of plans in the store at the second measurement.
     plans_stored: usize,
 }
 
@@ -93,9 +93,9 @@ fn late(x: &Tensor) -> Tensor {
     y.neg().sqrt()
 }
 
-/// Measures all of it. The times are those of whole repetitions with one plan.
+/// Measures the cost of recording. The times are those of whole repetitions with one plan stored.
 pub fn measure() -> Outcome<(Times, Work, Recording)> {
-    // A new stream that knows no plans.
+    // The measurement runs on a new thread, whose stream knows no plans.
     let thread = std::thread::spawn(measure_here);
     thread.join().unwrap_or_else(|_| Err(crate::failure::failure("the measuring thread panicked")))
 }

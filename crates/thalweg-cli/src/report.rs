@@ -18,12 +18,12 @@ pub fn line(text: Arguments<'_>) {
     }
 }
 
-/// Bytes with about three digits: `16.8 MB` (decimal, as rates are).
+/// Formats a number of bytes with about three digits: `16.8 MB` (decimal, as rates are).
 pub fn size(bytes: u64) -> String {
     scaled(bytes as f64, &["B", "kB", "MB", "GB", "TB"])
 }
 
-/// Bytes per second.
+/// Formats a rate in bytes per second.
 pub fn rate(bytes_per_second: f64) -> String {
     format!("{:.1} GB/s", bytes_per_second / 1e9)
 }
@@ -37,7 +37,7 @@ fn scaled(mut value: f64, units: &[&str]) -> String {
     if unit == 0 { format!("{value} {}", units[0]) } else { format!("{value:.1} {}", units[unit]) }
 }
 
-/// Milliseconds with about three significant digits.
+/// Formats milliseconds with about three significant digits.
 pub fn ms(value: f64) -> String {
     match value {
         v if v.is_nan() => "-".into(),
@@ -48,7 +48,7 @@ pub fn ms(value: f64) -> String {
     }
 }
 
-/// Number with thousands separators.
+/// Formats a number with thousands separators.
 pub fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();

@@ -26,9 +26,9 @@ pub enum Size {
     Large,
 }
 
-/// A workload with its inputs.
+/// Workload with its inputs.
 pub struct Workload {
-    /// Name.
+    /// Name of the workload.
     pub name: String,
     inputs: RefCell<Vec<Tensor>>,
     /// Number of leading results that replace the leading inputs in the next run, such as the state of a training step.
@@ -105,19 +105,19 @@ impl Workload {
 
 /// Definition of a workload.
 pub struct Entry {
-    /// Name.
+    /// Name of the workload.
     pub name: &'static str,
     /// Short description of what it computes.
     pub about: &'static str,
     make: Make,
 }
 
-/// Function of the inputs.
+/// Function that records a workload from its inputs.
 type Call = fn(&[Tensor]) -> Vec<Tensor>;
-/// Makes the inputs and returns the function to call with them.
+/// Function that makes a workload's inputs, and returns them with the function to call.
 type Make = fn(Size) -> (Vec<Tensor>, Call);
 
-/// Workloads beyond tensor code in this process, and what they measure.
+/// Names and descriptions of workloads that are not tensor code in this process.
 pub const OTHERS: &[(&str, &str)] = &[
     ("dyn_shapes", "gelu_custom on 64 shapes, one call each, compiles included"),
     ("cold_start", "a fresh process, until the first gelu_custom on [32, 32] is read"),
@@ -133,7 +133,7 @@ pub const GROUPS: &[(&str, &[Entry])] = &[
     ("training", training::ALL),
 ];
 
-/// Workloads of tensor code in this process.
+/// Workloads that are tensor code in this process.
 pub const ALL: &[Entry] = &[
     Entry { name: "gelu_ref", about: "GELU by Tensor::gelu", make: |s| (gelu_input(s), |x| vec![x[0].gelu()]) },
     Entry { name: "gelu_erf", about: "GELU written with erf", make: |s| (gelu_input(s), |x| vec![gelu_erf(&x[0])]) },
@@ -184,7 +184,7 @@ pub const ALL: &[Entry] = &[
     },
 ];
 
-/// Workloads of tensor code in this process, including those of groups.
+/// All workloads that are tensor code in this process, including those of groups.
 fn entries() -> impl Iterator<Item = &'static Entry> {
     ALL.iter().chain(GROUPS.iter().flat_map(|g| g.1))
 }
@@ -196,7 +196,8 @@ pub fn prepare(name: &str, size: Size) -> Outcome<Workload> {
     let found = of(name);
     let Some(entry) = found.or_else(suffixed) else { return Err(unknown(name)) };
     manual_seed(1);
-    // Applies to everything this thread records from now on; a process measures one workload after another.
+    // The precision applies to everything that this thread records from now on; a process measures one workload after
+    // another.
     let tf32 = name.ends_with("_tf32");
     thalweg::set_matmul_precision(if tf32 { MatmulPrecision::High } else { MatmulPrecision::Highest });
     let (mut inputs, call) = (entry.make)(size);
@@ -304,7 +305,7 @@ fn rmsnorm_swiglu(size: Size) -> (Vec<Tensor>, Call) {
     })
 }
 
-/// Batched products of [m, k] and [k, n]; small ones have an eighth of each size.
+/// Batched products of `[m, k]` and `[k, n]`. The small size has an eighth of each of m, k and n.
 fn matmul(size: Size, sizes: [usize; 4], dtype: DType) -> (Vec<Tensor>, Call) {
     let [count, m, k, n] = if size == Size::Large { sizes } else { sizes.map(|n| n.div_ceil(8)) };
     let shapes = if count == 1 { [vec![m, k], vec![k, n]] } else { [vec![count, m, k], vec![count, k, n]] };

@@ -15,7 +15,7 @@ pub(crate) const BLOCK: usize = 256;
 /// Maximum number of dimensions of a view in a helper kernel.
 pub(crate) const RANK: usize = 8;
 
-/// Functions of a source, on one device.
+/// Compiled functions of one source on one device. The source is compiled when a function is first requested.
 #[derive(Debug, Default)]
 pub(crate) struct Functions(Mutex<Option<Arc<[Function]>>>);
 
@@ -34,13 +34,13 @@ impl Functions {
     }
 }
 
-/// A launch with at least `threads` threads.
+/// Creates a launch of blocks of [`BLOCK`] threads, with at least `threads` threads in all.
 pub(crate) fn launch(function: &Function, arguments: Vec<u64>, threads: usize) -> Launch {
     let grid = [threads.div_ceil(BLOCK) as u32, 1, 1];
     Launch { function: function.clone(), grid, block: BLOCK as u32, shared: 0, arguments, early: false }
 }
 
-/// Address of a view's first element.
+/// Device address of a view's first element; `size` is the bytes of an element.
 pub(crate) fn first_of((buffer, view): (&Buffer, &View), size: usize) -> u64 {
     (buffer.address() as u64).wrapping_add_signed(view.offset as i64 * size as i64)
 }

@@ -9,7 +9,7 @@ use thalweg_kernel::reference::{Array, Data};
 use thalweg_kernel::{Contraction, ContractionGeometry, Geometry, Kernel, MatmulGeometry, Precision};
 use thalweg_runtime::Device;
 
-/// A small integer for each index.
+/// Test value: a small integer that depends on the index.
 fn value(seed: usize, i: usize) -> f64 {
     ((i * 7 + seed * 13 + i / 11) % 9) as f64 - 4.0
 }
@@ -92,7 +92,7 @@ fn check(
     assert!(got == bytes, "{dtype} {precision:?} {count}x{m}x{n}x{k}, {lies:?}");
 }
 
-/// Pairs of layouts of the operands A and B: terms or lines contiguous, with and without gaps, aligned and not.
+/// Pairs of layouts of A and B: terms or lines contiguous, with and without gaps, aligned and not.
 fn ways(quick: bool) -> Vec<[OperandLayout; 2]> {
     let lies = |along, first, between| OperandLayout { along, first, between };
     let [a, b, c, d] = [lies(true, 0, 0), lies(false, 0, 0), lies(true, 16, 16), lies(false, 3, 1)];
@@ -138,7 +138,7 @@ fn terms_of_few_tiles_are_shared() {
         (DType::F64, Precision::Full),
         (DType::I32, Precision::Full),
     ];
-    // Splits of equal length with a shorter last one, tiles that exceed the result, batches.
+    // Splits of equal length with a shorter last one, tiles that exceed the result, and batches.
     check_all(&kinds, &[[1, 64, 64, 512], [2, 65, 130, 700], [1, 5, 9, 1000]], true);
     // Split-K stores accumulators in scratch: one launch, with scratch memory.
     let device = CudaDevice::with(Arc::new(Emulated::of(80).unwrap()), "cuda:emulated").unwrap();

@@ -13,7 +13,8 @@ use thalweg_gpu::runtime::Queues;
 use thalweg_ir::View;
 use thalweg_runtime::{Batch, Buffer, Decomposition, DecompositionKind as Kind, Error, Pool, Unfit, count};
 
-/// Kernels around the library's calls, each for f32 and f64 except for the last two.
+/// Kernels that pack, unpack and check matrices around the calls of cuSOLVER. Each has an f32 and an f64 version,
+/// except for the last two.
 #[derive(Clone, Copy)]
 enum Kernel {
     Pack,
@@ -56,20 +57,20 @@ impl Kernel {
     }
 }
 
-/// Compiled kernels of a device.
+/// Compiled helper kernels of a device.
 #[derive(Debug, Default)]
 pub(crate) struct Decompositions(Functions);
 
-/// A step of a decomposition.
+/// Work item of a decomposition; the items are submitted in order.
 enum Step {
     /// A launch, and the index of its kernel argument for the fault slot, if any.
     Launch(Launch, Option<usize>),
     Routine(Matrices, RoutineBuffers),
-    /// A fill with zeros.
+    /// Fill with zeros: address and number of bytes.
     Zero(u64, usize),
 }
 
-/// A decomposition that is being prepared.
+/// Decomposition that is being prepared: its temporary buffers and its work items.
 struct Making<'a> {
     driver: &'a dyn Driver,
     pool: &'a Arc<Pool>,
@@ -91,7 +92,7 @@ struct How {
     finite: Option<Unfit>,
 }
 
-/// Elements of a matrix that are unpacked: all, or one triangle with zeros elsewhere.
+/// Elements of a matrix that the unpacking kernel copies: all, or one triangle. It sets the other triangle to 0.
 #[derive(Clone, Copy)]
 enum Half {
     Both,
@@ -102,7 +103,7 @@ enum Half {
 const BY_COLUMNS: How = How { by_columns: true, lower: false, finite: None };
 
 impl Decompositions {
-    /// Submits decompositions: [`thalweg_runtime::Device::decompose`].
+    /// Submits a decomposition, as [`thalweg_runtime::Device::decompose`] specifies.
     pub fn run(
         &self,
         (queues, pool): (&Queues, &Arc<Pool>),
@@ -169,7 +170,7 @@ impl Decompositions {
     }
 }
 
-/// First routine of a decomposition.
+/// First routine of the library that a decomposition calls, with the matrices that it takes.
 fn first(of: &Decomposition) -> Matrices {
     let &Decomposition { kind, double, count, m, n, columns } = of;
     let routine = match kind {
@@ -193,15 +194,15 @@ fn first(of: &Decomposition) -> Matrices {
     Matrices { routine, double, count, batched: is_batched(of) }
 }
 
-/// Whether the library is faster than the host. It runs several singular value decompositions of matrices too large for
-/// its batched routine one after the other, 2 ms each for 100 rows, mostly launches; host threads finish long before
-/// that.
+/// Whether the library is faster than the host. The library computes singular values of several matrices that are too
+/// large for its batched routine one after the other. Each takes 2 ms for 100 rows, mostly launch overhead, and host
+/// threads are much faster.
 fn is_worth_it(of: &Decomposition) -> bool {
     let large = of.m.max(of.n);
     !matches!(of.kind, Kind::Svd { .. } | Kind::SingularValues) || is_batched(of) || of.count < 8 || large > 128
 }
 
-/// Whether the matrices are so small that the library's batched routine is faster.
+/// Whether the library's batched routine is used: there are several matrices, small enough for it to be faster.
 fn is_batched(of: &Decomposition) -> bool {
     let (small, large) = (of.m.min(of.n), of.m.max(of.n));
     of.count > 1
@@ -225,19 +226,19 @@ impl Making<'_> {
         Some(address)
     }
 
-    /// Allocates this many elements for each matrix.
+    /// Allocates temporary memory of `elements` elements for each matrix.
     fn matrices(&mut self, elements: usize) -> Option<BatchBuffer> {
         let bytes = elements.checked_mul(self.size)?;
         let at = self.take(self.of.count.checked_mul(bytes)?)?;
         Some(BatchBuffer { at, step: bytes, list: 0 })
     }
 
-    /// Buffer of a result with this many elements for each matrix.
+    /// Wraps a result buffer that has `elements` elements for each matrix.
     fn result(&self, y: &Buffer, elements: usize) -> BatchBuffer {
         BatchBuffer { at: y.address() as u64, step: elements * self.size, list: 0 }
     }
 
-    /// Allocates this many i32 for each matrix.
+    /// Allocates temporary memory of `each` i32 for each matrix.
     fn integers(&mut self, each: usize) -> Option<BatchBuffer> {
         let at = self.take(self.of.count.checked_mul(4 * each)?)?;
         Some(BatchBuffer { at, step: 4 * each, list: 0 })
@@ -300,8 +301,8 @@ impl Making<'_> {
         self.launch(Kernel::Unpack, words.to_vec(), total, None);
     }
 
-    /// Adds a launch that reports zeros on diagonals, or (`finite`) the minor of an element that is not finite. It sets
-    /// an i32 for each such matrix.
+    /// Adds a launch that checks the diagonal of each matrix. It reports a zero, or (`finite`) the minor of an element
+    /// that is not finite, and sets the i32 of such a matrix in `flags`.
     fn diagonal(&mut self, from: BatchBuffer, n: usize, told: Option<Unfit>, finite: bool, flags: Option<BatchBuffer>) {
         let total = self.of.count * n;
         let words = [
@@ -318,7 +319,8 @@ impl Making<'_> {
         self.launch(Kernel::Diagonal, words.to_vec(), total, told.map(|_| 5));
     }
 
-    /// Adds a launch that reports the library's status.
+    /// Adds a launch that reports each matrix whose status in `infos` is positive, as `unfit`. With `number`, the
+    /// report contains the status.
     fn said(&mut self, infos: BatchBuffer, unfit: Unfit, number: bool) {
         let count = self.of.count;
         let words = vec![infos.at, count as u64, 0, unfit.code(), u64::from(number)];
@@ -347,7 +349,7 @@ impl Making<'_> {
         Some(infos)
     }
 
-    /// Adds all steps of the decomposition.
+    /// Adds all work items of the decomposition.
     fn all(&mut self, x: &[(&Buffer, &View)], y: &[&Buffer]) -> Option<()> {
         let Decomposition { kind, m, n, .. } = self.of;
         match kind {
@@ -392,7 +394,7 @@ impl Making<'_> {
         }
     }
 
-    /// Adds the decomposition's first routine.
+    /// Adds the decomposition's first routine; returns its status buffer.
     fn first(&mut self, places: RoutineBuffers) -> Option<BatchBuffer> {
         let Matrices { routine, batched, .. } = first(&self.of);
         self.routine(routine, batched, places)
@@ -484,7 +486,7 @@ impl Making<'_> {
         self.pack(x, a, How { by_columns: !wide, lower: false, finite: Some(Unfit::NotFinite) });
         let vectors = left > 0;
         let s = self.result(y[usize::from(vectors)], k);
-        // The routine writes there even without vectors.
+        // The routine writes its vectors to these buffers even where none are requested.
         let room = left.max(if is_batched(&self.of) { rows } else { k });
         let (c, d) = (self.matrices(rows * room)?, self.matrices(k * k)?);
         let infos = self.first(RoutineBuffers { a, b: s, c, d, ..RoutineBuffers::default() })?;

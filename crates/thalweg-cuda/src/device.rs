@@ -103,7 +103,7 @@ impl CudaDevice {
         }
     }
 
-    /// Device of a driver, under that name.
+    /// Creates a device that submits its work to `driver` and is called `name`.
     ///
     /// # Errors
     /// When it cannot allocate any memory.
@@ -124,7 +124,7 @@ impl CudaDevice {
         let queues = Queues::new(&driver, name)?;
         let pool = DeviceMemory::pool(queues.clone(), name.into());
         pool.set_limit(thalweg_runtime::limit_from_environment()?);
-        // Products are checked in a queue that runs none of the program's kernels.
+        // cuBLASLt algorithms are checked in the memory queue, which runs none of the program's kernels.
         let compiler = Compiler::new(queues.order().driver(MEMORY).clone(), Box::new(CudaPrinter), name.into());
         Ok(Arc::new(CudaDevice(Arc::new(DeviceState {
             name: name.into(),
@@ -172,7 +172,7 @@ impl CudaDevice {
         Written::new(plan, &self.0.compiler)
     }
 
-    /// Program of a launch by the generic kernels, where they support it.
+    /// Binds a kernel to the generic kernels (interpreters); `None` where they do not support it.
     pub(crate) fn generic(&self, kernel: &Kernel, geometry: &Geometry) -> Option<Result<BoundProgram, Error>> {
         let plan = generic::plan(kernel, geometry, &self.0.compiler)?;
         let written = self.written(plan);
@@ -255,7 +255,7 @@ impl Program for AnyProgram {
     }
 
     fn moves(&self, geometry: &Geometry, _: bool) -> Moved {
-        // A geometry that cannot be launched has no traffic.
+        // A geometry that cannot be launched moves no bytes.
         plan(&self.kernel, geometry, &self.device.0.compiler).map_or(Moved::default(), |plan| plan.moved)
     }
 

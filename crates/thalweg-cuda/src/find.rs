@@ -16,7 +16,7 @@ use thalweg_runtime::environment::{self, Value, Variable};
 pub enum Sought {
     /// The driver, which comes with the GPU's kernel module.
     Driver,
-    /// NVRTC, the compiler.
+    /// NVRTC, the compiler of CUDA C++.
     Nvrtc,
     /// cuBLASLt, for matrix products.
     CublasLt,
@@ -39,7 +39,7 @@ pub struct LibrarySearch {
     pub advice: Option<String>,
 }
 
-/// An opened library.
+/// Opened library, with its path.
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) library: Library,

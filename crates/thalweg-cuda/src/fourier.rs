@@ -72,12 +72,12 @@ UNPACK(unpack_f64, double)
 
 const NAMES: [&str; 4] = ["pack_f32", "unpack_f32", "pack_f64", "unpack_f64"];
 
-/// Compiled kernels of a device.
+/// Compiled `pack` and `unpack` kernels of a device.
 #[derive(Debug, Default)]
 pub(crate) struct Fouriers(Functions);
 
 impl Fouriers {
-    /// Submits a transform: [`thalweg_runtime::Device::fourier`].
+    /// Submits a transform, as [`thalweg_runtime::Device::fourier`] specifies.
     pub fn run(
         &self,
         (queues, pool): (&Queues, &Arc<Pool>),

@@ -30,7 +30,7 @@ use thalweg_kernel::{
     random::random_node,
 };
 
-/// A body under construction, with the geometry of its accesses.
+/// Body of a golden kernel under construction, with the geometry of its accesses.
 pub(crate) struct Draft {
     pub(crate) b: BodyBuilder,
     at: Vec<AccessGeometry>,
@@ -39,7 +39,7 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Draft over points of these extents, of which the first `kept` number rows.
+    /// Begins a body over points of these extents, of which the first `kept` enumerate rows.
     pub(crate) fn new(strict: bool, extents: &[usize], kept: usize) -> Draft {
         Draft { b: BodyBuilder::new(strict), at: vec![], extents: extents.to_vec(), kept }
     }
@@ -127,7 +127,7 @@ impl Draft {
     }
 }
 
-/// `x·(erf(x/√2) + 1)/2` of `n` elements.
+/// Golden map: GELU, `x·(erf(x/√2) + 1)/2`, of `n` elements.
 fn gelu(dtype: DType, n: usize) -> (Kernel, Geometry) {
     let mut d = Draft::new(false, &[n], 0);
     let x = d.load(dtype, &[1]);
@@ -143,7 +143,7 @@ fn gelu(dtype: DType, n: usize) -> (Kernel, Geometry) {
     d.map()
 }
 
-/// `xᵀ + z`, with `z` a vector.
+/// Golden map: `xᵀ + z` of a matrix `x` and a vector `z`.
 fn transposed() -> (Kernel, Geometry) {
     let mut d = Draft::new(false, &[1000, 600], 0);
     let x = d.load(DType::F32, &[1, 1000]);
@@ -153,7 +153,7 @@ fn transposed() -> (Kernel, Geometry) {
     d.map()
 }
 
-/// A matrix padded with a border of a scalar, times 2.
+/// Golden map: a matrix padded with a border of a scalar, times 2.
 fn padded() -> (Kernel, Geometry) {
     let mut d = Draft::new(false, &[102, 66], 0);
     let map = IndexMap::new(View::contiguous(Shape::new(&[100, 64]))).pad(&[(1, 1), (1, 1)]);
@@ -176,7 +176,7 @@ fn padded() -> (Kernel, Geometry) {
     d.map()
 }
 
-/// Rows of a table, gathered by an index: `y[i, j] = x[index[i], j]`.
+/// Golden map: rows of a table gathered by an index, `y[i, j] = x[index[i], j]`.
 fn gathered() -> (Kernel, Geometry) {
     let (n, columns, rows) = (4096, 256, 50_000);
     let mut d = Draft::new(false, &[n, columns], 0);
@@ -193,7 +193,7 @@ fn gathered() -> (Kernel, Geometry) {
     d.map()
 }
 
-/// Softmax of rows, along the inner axis or (`columns`) along the outer axis.
+/// Golden row kernel: softmax along the inner axis or (`columns`) along the outer axis.
 fn softmax(columns: bool) -> (Kernel, Geometry) {
     let mut d = Draft::new(false, &[8192, if columns { 8192 } else { 4096 }], 1);
     let strides = if columns { [1, 8192] } else { [4096, 1] };
@@ -207,7 +207,7 @@ fn softmax(columns: bool) -> (Kernel, Geometry) {
     d.rows(if columns { Orientation::OuterAxis } else { Orientation::InnerAxis })
 }
 
-/// Squared distances of many points from few: pairwise rows.
+/// Golden row kernel: squared distances of many points from few, in the pairwise strategy.
 fn distances() -> (Kernel, Geometry) {
     let mut d = Draft::new(false, &[200_000, 64, 16], 2);
     let (x, y) = (d.load(DType::F32, &[16, 0, 1]), d.load(DType::F32, &[0, 16, 1]));
@@ -218,7 +218,7 @@ fn distances() -> (Kernel, Geometry) {
     d.rows(Orientation::InnerAxis)
 }
 
-/// Layer normalization of short bf16 rows, a warp each, with scale and shift.
+/// Golden row kernel: layer normalization of short bf16 rows, a warp each, with scale and shift.
 fn layernorm() -> (Kernel, Geometry) {
     let mut d = Draft::new(false, &[8192, 768], 1);
     let wide = |d: &mut Draft, strides: &[isize]| {
@@ -243,7 +243,8 @@ fn layernorm() -> (Kernel, Geometry) {
     d.rows(Orientation::InnerAxis)
 }
 
-/// An operand that is constant along rows, read by two passes: `sum(x)` and whether `x` is infinite, at each point.
+/// Golden row kernel: an operand that is constant along rows and is read by two passes, for `sum(x)` and whether `x` is
+/// infinite.
 fn same_along_rows() -> (Kernel, Geometry) {
     let mut d = Draft::new(false, &[1000, 8], 1);
     let x = d.load(DType::F32, &[1, 0]);
@@ -254,7 +255,7 @@ fn same_along_rows() -> (Kernel, Geometry) {
     d.rows(Orientation::InnerAxis)
 }
 
-/// Sums over the last dimension, or the first (`columns`).
+/// Golden row kernel: sums over the last dimension, or the first (`columns`).
 fn sum(strict: bool, [rows, n]: [usize; 2], columns: bool) -> (Kernel, Geometry) {
     let mut d = Draft::new(strict, &[rows, n], 1);
     let x = d.load(DType::F32, &if columns { [1, rows as isize] } else { [n as isize, 1] });
@@ -263,7 +264,7 @@ fn sum(strict: bool, [rows, n]: [usize; 2], columns: bool) -> (Kernel, Geometry)
     d.rows(if columns { Orientation::OuterAxis } else { Orientation::InnerAxis })
 }
 
-/// `1 / (1 + Σeˣ)` along rows, scanned from the end.
+/// Golden row kernel: `1 / (1 + Σeˣ)` along rows, with a scan from the end.
 fn running(rows: usize, n: usize) -> (Kernel, Geometry) {
     let mut d = Draft::new(false, &[rows, n], 1);
     let x = d.load(DType::F32, &[n as isize, 1]);
@@ -284,7 +285,7 @@ fn scanned(op: ScanOp) -> (Kernel, Geometry) {
     d.rows(Orientation::InnerAxis)
 }
 
-/// Indices of the sorted elements of one long row.
+/// Golden sort: indices of the sorted elements of one long row.
 fn argsort_of_all() -> (Kernel, Geometry) {
     let n = 1 << 22;
     let mut d = Draft::new(false, &[1, n], 1);
@@ -294,7 +295,7 @@ fn argsort_of_all() -> (Kernel, Geometry) {
     d.rows(Orientation::InnerAxis)
 }
 
-/// `x[index[i], j] += v[i, j]`.
+/// Golden scatter: `x[index[i], j] += v[i, j]`.
 fn scattered((dtype, ordered): (DType, bool), columns: usize) -> (Kernel, Geometry) {
     // Few elements with many values each where the order is free: runs in chunks.
     let (rows, n, step) = (if ordered { 1000 } else { 10 }, 5000, columns as isize);
@@ -311,7 +312,7 @@ fn scattered((dtype, ordered): (DType, bool), columns: usize) -> (Kernel, Geomet
     (Kernel::Scatter { op: ScatterOp::Add, dtype, ordered, inputs: [None, None] }, Geometry::Scatter(geometry))
 }
 
-/// A histogram: number of a vector's elements in each unit interval below 100.
+/// Golden histogram: number of a vector's elements in each unit interval below 100.
 fn counted() -> (Kernel, Geometry) {
     let n = 1 << 24;
     let mut d = Draft::new(false, &[n], 0);
@@ -348,7 +349,7 @@ fn normal() -> (Kernel, Geometry) {
     d.map()
 }
 
-/// Variances of long rows: two fused passes.
+/// Golden row kernel: variances of long rows, with two passes fused to an online reduction.
 fn variance() -> (Kernel, Geometry) {
     let mut d = Draft::new(false, &[4, 1 << 22], 1);
     let x = d.load(DType::F32, &[1 << 22, 1]);
@@ -363,7 +364,7 @@ fn variance() -> (Kernel, Geometry) {
     d.rows(Orientation::InnerAxis)
 }
 
-/// All kernels, by the names of their files.
+/// All golden kernels, by the names of their files.
 fn kernels() -> Vec<(&'static str, (Kernel, Geometry))> {
     vec![
         ("gelu_f32", gelu(DType::F32, 32 << 20)),
@@ -416,8 +417,8 @@ fn kernels() -> Vec<(&'static str, (Kernel, Geometry))> {
     ]
 }
 
-/// Number of iterations for which `z² + c` stays inside, plus that of another loop: loops in a kernel of contracted
-/// arithmetic.
+/// Golden map with data-dependent loops: the number of iterations for which `z² + c` stays inside, plus that of another
+/// loop. Its arithmetic is contracted.
 fn mandelbrot() -> (Kernel, Geometry) {
     let turns = "loop{200;f32,f32;k0:f32,k0:f32,k0:i32;c0,c1,mul:0:0,mul:1:1,add:2:3,k40800000:f32,le:4:5,sub:2:3,a0,add:7:8,\
                  add:0:0,mul:10:1,a1,add:11:12,c2,k1:i32,add:14:15;6;9,13,16}";
@@ -432,8 +433,8 @@ fn mandelbrot() -> (Kernel, Geometry) {
     d.map()
 }
 
-/// A linear recurrence along rows, or its last element for each row; the user-defined combine is a launch between
-/// passes.
+/// Golden row kernel: a linear recurrence along rows, or its last element for each row. The user-defined combine is a
+/// launch between two passes.
 fn combined(along: Along) -> (Kernel, Geometry) {
     let of = "loop{1;f32,f32;k3f800000:f32,k0:f32;k1:bool,c0,c1,a0,a1,mul:1:3,mul:3:2,add:6:4;0;5,7}";
     let of = thalweg_ir::Loop::parse(of).expect("a combine");
@@ -459,7 +460,7 @@ fn all() -> Vec<(&'static str, Vec<String>)> {
     own.chain(generic().into_iter().map(|(name, text)| (name, vec![text]))).collect()
 }
 
-/// Sources of a kernel, each once, in the order in which they run.
+/// Distinct sources of a kernel's launches, in the order in which they run.
 fn sources((kernel, geometry): &(Kernel, Geometry)) -> Vec<String> {
     let compiler = Compiler::new(Arc::new(Absent::new()), Box::new(CudaPrinter), "cuda:0".into());
     let mut all: Vec<String> = vec![];
@@ -472,7 +473,7 @@ fn sources((kernel, geometry): &(Kernel, Geometry)) -> Vec<String> {
     all
 }
 
-/// Programs of a kernel, each once.
+/// Text of the distinct programs (GPU IR) of a kernel.
 fn programs((kernel, geometry): &(Kernel, Geometry)) -> String {
     let compiler = Compiler::new(Arc::new(Absent::new()), Box::new(CudaPrinter), "cuda:0".into());
     let stages = plan(kernel, geometry, &compiler).unwrap().stages;
@@ -481,7 +482,7 @@ fn programs((kernel, geometry): &(Kernel, Geometry)) -> String {
     all.join("\n")
 }
 
-/// A bias of 1,024 elements added to rows: the example of docs/gpu.md.
+/// Golden map: a bias of 1,024 elements added to rows, the example of docs/gpu.md.
 fn biased() -> (Kernel, Geometry) {
     let mut d = Draft::new(false, &[1 << 15, 1024], 0);
     let (x, b) = (d.load(DType::F32, &[1024, 1]), d.load(DType::F32, &[0, 1]));
@@ -492,7 +493,7 @@ fn biased() -> (Kernel, Geometry) {
 
 /// Part of a source that it does not share with other sources.
 fn own(source: &str) -> String {
-    // A shared text that contains another one comes first.
+    // Texts that contain other shared texts are removed first.
     let shared = [PRELUDE, TMA_CONTRACTIONS, CONTRACTIONS, SCANNED, BY_BLOCKS, EXCHANGE, GENERIC, ONLINE];
     shared.iter().fold(source.to_owned(), |own, part| own.replacen(part, "", 1))
 }

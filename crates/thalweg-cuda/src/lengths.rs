@@ -10,7 +10,7 @@ use thalweg_gpu::runtime::Compiler;
 use thalweg_ir::{DType, ElementOp, Monoid};
 use thalweg_kernel::{Geometry, Kernel, Orientation};
 
-/// Number of sources of a kernel over all of these lengths.
+/// Number of distinct sources of a kernel over all of these lengths.
 fn sources(lengths: impl Iterator<Item = usize>, kernel: impl Fn(usize) -> (Kernel, Geometry)) -> usize {
     let compiler = Compiler::new(Arc::new(Absent::new()), Box::new(CudaPrinter), "cuda:0".into());
     let mut all = BTreeSet::new();
@@ -22,7 +22,7 @@ fn sources(lengths: impl Iterator<Item = usize>, kernel: impl Fn(usize) -> (Kern
     all.len()
 }
 
-/// Softmax of scaled scores: `rows` of them, `n` keys each.
+/// Kernel: softmax of scaled scores, `rows` rows of `n` keys each.
 fn softmax(rows: usize, n: usize, dtype: DType) -> (Kernel, Geometry) {
     let mut d = Draft::new(false, &[rows, n], 1);
     let x = d.load(dtype, &[n as isize, 1]);
@@ -39,7 +39,7 @@ fn softmax(rows: usize, n: usize, dtype: DType) -> (Kernel, Geometry) {
     d.rows(Orientation::InnerAxis)
 }
 
-/// A decoder's weighted sum over its cache: for each head `n` weights times `n` values of 64, summed.
+/// Kernel: a decoder's weighted sum over its cache. For each head, `n` weights times `n` values of 64, summed.
 fn weighted(heads: usize, n: usize) -> (Kernel, Geometry) {
     let (n, width) = (n as isize, 64);
     let mut d = Draft::new(false, &[heads, width as usize, n as usize], 2);
@@ -51,7 +51,7 @@ fn weighted(heads: usize, n: usize) -> (Kernel, Geometry) {
     d.rows(Orientation::OuterAxis)
 }
 
-/// A bias added to rows.
+/// Kernel: a bias added to rows.
 fn biased(rows: usize, n: usize) -> (Kernel, Geometry) {
     let mut d = Draft::new(false, &[rows, n], 0);
     let x = d.load(DType::F32, &[n as isize, 1]);

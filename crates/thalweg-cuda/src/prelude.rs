@@ -1,4 +1,4 @@
-//! Prelude of all sources.
+//! Prelude: CUDA C++ definitions at the beginning of every generated source.
 
-/// Types, vectors, functions, in CUDA C++ that g++ accepts, too, for the emulator.
+/// Prelude text: types, vectors and device functions. g++ compiles it too, for the emulator.
 pub const PRELUDE: &str = include_str!("render/prelude.cuh");

@@ -6,11 +6,12 @@ thalweg_ir::tunables! {
         /// Maximum length, in points, of a row of two or more passes for the interpreter kernels; a compiled kernel
         /// runs longer ones.
         max_generic_row: 1 << 21, in 1..=256,
-        /// Maximum number of interpreter blocks per multiprocessor at which a thread of a map has one point.
+        /// Maximum number of blocks per multiprocessor, at one point per thread, for which a map in the interpreter
+        /// kernels gives each thread one point. Larger maps give each thread several points.
         max_generic_blocks: 16, in 0..=1,
         /// Maximum bytes of a write through its queue's ring of pinned memory.
         max_ring_write: 64 << 10, in 0..=256,
-        /// Minimum bytes of a part of a pipelined copy: the host copies one part while the device copies another.
+        /// Minimum bytes of a segment of a pipelined copy: the host copies one segment while the device copies another.
         min_copy_part: 256 << 10, in 4096..=16384,
         /// Minimum bytes of a copy that several threads share on the host.
         min_threaded_copy: 8 << 20, in 1..=4096,

@@ -19,12 +19,12 @@ use thalweg_runtime::{Error, counters};
 use thalweg_stream::{DeviceRef, MatmulPrecision, Mode, Operand, Value, explain, record, set_mode, synchronize};
 pub use tiers::generic_kernels;
 
-/// Runs programs on a device, and compares further devices with it.
+/// Oracle for programs: runs them on a device in many modes, and compares the results.
 pub struct Checker {
     device: DeviceRef,
-    /// Same device type, but with several threads in every launch.
+    /// Device of the same type with several threads in every launch.
     threaded: DeviceRef,
-    /// Device of cold starts.
+    /// Device on which cold starts are checked: new code runs unfused at first.
     new_code: DeviceRef,
     gpu: bool,
     /// Device that compares the traffic reported by programs with that counted by its engine, and the differences
@@ -34,27 +34,27 @@ pub struct Checker {
     disk: Option<Disk>,
 }
 
-/// Expensive checks, done for some programs only.
+/// Selection of the expensive checks, which only some programs get.
 #[derive(Clone, Copy, Debug)]
 pub struct ExtraChecks {
-    /// Also on the threaded device.
+    /// Whether the program also runs on the threaded device.
     pub threads: bool,
-    /// Also with other plans.
+    /// Whether the program also runs with other plans.
     pub plans: bool,
-    /// Also with nearly equal programs.
+    /// Whether programs that are nearly equal run, too.
     pub near: bool,
-    /// Also with other scalars; not if an index is computed from scalars.
+    /// Whether the program also runs with other scalars. Not if it computes an index from scalars.
     pub scalars: bool,
 }
 
-/// When unkept handles are dropped.
+/// Time at which handles of results that are not kept are dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Drops {
-    /// Right after the last step that uses them.
+    /// Right after the last step that uses the handle.
     Early,
-    /// All at the end.
+    /// After the last step of the program.
     Late,
-    /// At a point that depends on this number and the handle.
+    /// After a step that is derived from this number and the handle.
     Scattered(usize),
     /// Early, inputs included, and the stream is cut every N steps: the results of a segment, among them views of one
     /// buffer, are read by the next one, which may overwrite them.
@@ -115,7 +115,7 @@ fn predicted(explanation: &Explanation) -> Result<(), String> {
         ] {
             let (planned, beside) = planned;
             let least = if what == "writes" { planned } else { planned.saturating_sub(MIN_CHECKED_BYTES) / 2 };
-            // Chunks of a few elements have partial results larger than themselves.
+            // A chunk of a few elements has partial results larger than itself.
             let above =
                 tuning::splits_by_default() && measured > MAX_TRAFFIC_RATIO * planned + beside + MIN_CHECKED_BYTES;
             if measured < least || above {
@@ -130,7 +130,7 @@ fn predicted(explanation: &Explanation) -> Result<(), String> {
 }
 
 impl Checker {
-    /// Makes a checker for a device, and one that must give the same bits on more threads.
+    /// Makes a checker of a device; `threaded` is one that must give the same bits with more threads.
     pub fn new(device: DeviceRef, threaded: DeviceRef) -> Checker {
         Checker { device, threaded, new_code: device, counted: None, disk: None, gpu: false }
     }
@@ -142,7 +142,7 @@ impl Checker {
         Checker { gpu: true, ..Checker::new(device, device) }
     }
 
-    /// Whether it is for a GPU.
+    /// Whether the checker is for a GPU.
     pub fn runs_cuda(&self) -> bool {
         self.gpu
     }
@@ -165,12 +165,12 @@ impl Checker {
         Ok(())
     }
 
-    /// Also runs programs on a device that counts its loads and stores.
+    /// If no generic kernel ever ran, all values would be right and the path untested: that is a failure.
     pub fn with_counted(self, device: DeviceRef, differences: Differences) -> Checker {
         Checker { counted: Some((device, differences)), ..self }
     }
 
-    /// Also checks plans from disk.
+    /// Adds the check that plans from disk give the same results.
     pub fn with_disk(self, disk: Disk) -> Checker {
         Checker { disk: Some(disk), ..self }
     }
@@ -182,19 +182,19 @@ impl Checker {
         self.counted(program, &plain)
     }
 
-    /// The first device.
+    /// Device that the programs run on.
     pub fn device(&self) -> DeviceRef {
         self.device
     }
 
-    /// Value without elements on the first device.
+    /// Value without elements, on the checker's device.
     pub fn empty(&self) -> Result<Arc<Value>, String> {
         let device = self.device.device();
         let buffer = device.allocate(0).map_err(|e| e.to_string())?;
         Ok(Value::ready(self.device, buffer, Shape::new(&[0]), thalweg::DType::F32))
     }
 
-    /// Inputs of a program on the first device.
+    /// Uploads the inputs of a program to the checker's device.
     pub fn inputs(&self, program: &Program) -> Result<Vec<Arc<Value>>, Error> {
         self.upload(program, self.device)
     }
@@ -209,7 +209,7 @@ impl Checker {
         program.inputs.iter().map(|i| put(&i.bytes, i.shape, i.dtype)).collect()
     }
 
-    /// Records the steps and reads kept results; returns their bytes by step.
+    /// Records the steps of a program and reads the kept results; returns the bytes of each kept step.
     pub(crate) fn run(
         &self,
         program: &Program,
@@ -291,7 +291,7 @@ impl Checker {
                 *v = None;
             }
         }
-        // Dying inputs may be overwritten in place.
+        // Inputs without another handle may be overwritten in place.
         inputs.clear();
         Ok(values)
     }
@@ -348,7 +348,7 @@ impl Checker {
         self.selected_alike(program, &fast)
     }
 
-    /// Checks that selections have the bits of one kernel per operation.
+    /// Checks that selections (results of comparisons, sorts and extremes) have the bits of one kernel per operation.
     fn selected_alike(&self, program: &Program, fast: &[Option<Vec<u8>>]) -> Result<(), String> {
         let alike = crate::selection::alike(program);
         if !program.steps.iter().zip(&alike).any(|(s, alike)| s.kept && *alike) {
@@ -391,7 +391,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Checks that drop points change neither values nor plan.
+    /// Checks that the times at which handles are dropped change neither values nor plan.
     fn dropped_elsewhere(&self, program: &Program, unfused: &[Option<Vec<u8>>]) -> Result<(), String> {
         let before = counters();
         for drops in [Drops::Late, Drops::Scattered(1), Drops::Scattered(3)] {
@@ -404,7 +404,7 @@ impl Checker {
         }
     }
 
-    /// Checks that other scalars, with formerly equal ones different, change values but not the plan.
+    /// Checks that other scalars change values but not the plan; scalars that were equal become different.
     fn with_other_scalars(&self, program: &Program) -> Result<(), String> {
         let varied = program.with_other_scalars();
         let want = self.run(&varied, UNFUSED, Drops::Early, true);
@@ -418,7 +418,7 @@ impl Checker {
         }
     }
 
-    /// Checks the program in several segments.
+    /// Checks the program with its stream cut into several segments.
     fn cut(&self, program: &Program, unfused: &[Option<Vec<u8>>], ways: ExtraChecks) -> Result<(), String> {
         let gaps = match self.gpu {
             // Each gap brings new kernels, which take long to compile.

@@ -14,14 +14,14 @@ use thalweg_cuda::CudaDevice;
 use thalweg_cuda::driver::{Absent, joined, nvrtc, readable};
 use thalweg_stream::DeviceRef;
 
-/// Sources that a thread takes at a time.
+/// Number of sources that a thread takes at a time.
 const PART: usize = 48;
 /// Maximum number of sources compiled as one.
 const JOINED: usize = 16;
-/// One program in this many is also planned in strict mode, whose kernels are of fewer kinds.
+/// Period of programs that are planned in strict mode, too, whose kernels are of fewer kinds.
 const STRICT: u64 = 5;
 
-/// A source and the seed of the first program that has it.
+/// Kernel source, with the seed of the first program that has it.
 struct KernelSource {
     seed: u64,
     source: String,
@@ -49,7 +49,7 @@ pub fn run(seed: u64, programs: u64, chips: &[u32]) -> u64 {
     failed
 }
 
-/// Sources of programs, and the number of programs that could not be planned.
+/// Collects the sources of programs; also counts the programs that could not be planned.
 fn collect(seed: u64, programs: u64) -> (Vec<KernelSource>, u64) {
     // The disk cache is off: cached kernels would not be compiled, and the stub's output is not machine code.
     thalweg_runtime::disk::set(None);
@@ -76,7 +76,7 @@ fn collect(seed: u64, programs: u64) -> (Vec<KernelSource>, u64) {
     (found, failed)
 }
 
-/// Rejected sources, with the seed of a program and the compiler's messages per chip.
+/// Compiles sources; returns those rejected, with the seed of a program and the compiler's messages per chip.
 fn compile<'a>(found: &'a [KernelSource], chips: &[u32]) -> BTreeMap<&'a str, (u64, Vec<String>)> {
     let parts: Vec<&[KernelSource]> = found.chunks(PART).collect();
     let (next, refused) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));

@@ -9,10 +9,11 @@ use std::fmt::Write;
 use std::path::Path;
 use thalweg_runtime::Error;
 
-/// Sides of a threshold.
+/// Names of the sides of a threshold.
 const SIDES: [&str; 2] = ["within", "beyond"];
 
-/// Sides that programs cannot take: whether on a CPU (else on an emulated GPU), threshold, side, reason.
+/// Sides of thresholds that programs cannot take: whether on a CPU (else on an emulated GPU), threshold, index of the
+/// side, reason.
 const EXEMPT: [(bool, &str, usize, &str); 23] = [
     (true, "thalweg-fusion.max_accesses", 0, "asked where arguments are bounded: on GPUs"),
     (true, "thalweg-fusion.max_accesses", 1, "asked where arguments are bounded: on GPUs"),
@@ -49,14 +50,14 @@ const EXEMPT: [(bool, &str, usize, &str); 23] = [
     (false, "thalweg-cuda.min_threaded_copy", 1, "the emulator has no pinned memory"),
 ];
 
-/// Counts of both sides by threshold.
+/// Number of times that each side of each threshold was taken.
 pub struct Coverage {
     cpu: bool,
     counts: BTreeMap<String, [u64; 2]>,
 }
 
 impl Coverage {
-    /// The counts of this process so far.
+    /// Counts of this process so far.
     pub fn of_process(device: &str) -> Coverage {
         let cpu = device == "cpu";
         let counts = tuning::used(cpu).map(|t| (t.name().to_string(), t.sides())).collect();
@@ -77,7 +78,7 @@ impl Coverage {
         std::fs::write(path, self.lines()).map_err(|e| wrong(&e))
     }
 
-    /// Adds the counts in lines `NAME WITHIN BEYOND`; those of thresholds that there are no more are left out.
+    /// Adds the counts in lines `NAME WITHIN BEYOND`; lines of thresholds that no longer exist are ignored.
     fn add(&mut self, lines: &str) -> Result<(), String> {
         for line in lines.lines() {
             let words: Vec<&str> = line.split(' ').collect();
@@ -94,7 +95,7 @@ impl Coverage {
         self.counts.iter().map(|(name, [within, beyond])| format!("{name} {within} {beyond}\n")).collect()
     }
 
-    /// A line for each threshold.
+    /// Returns a table with a line for each threshold.
     pub fn table(&self) -> String {
         let mut out = format!("{:<44}{:>14}{:>14}\n", "threshold", SIDES[0], SIDES[1]);
         for (name, [within, beyond]) in &self.counts {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use thalweg_runtime::Error;
 use thalweg_runtime::disk::{self, Cache, Ignored, Kind};
 
-/// Cache in a folder for machine code only.
+/// Opens a cache in a folder that stores machine code only.
 pub fn code(folder: &Path) -> Result<Cache, Error> {
     Ok(opened(folder)?.with_only(Kind::Code))
 }
@@ -19,7 +19,7 @@ fn opened(folder: &Path) -> Result<Cache, Error> {
     Cache::open(folder).map_err(refused)
 }
 
-/// The active disk cache.
+/// Disk cache that is active, with its folder.
 pub struct Disk {
     cache: Arc<Cache>,
     folder: PathBuf,
@@ -34,12 +34,12 @@ impl Disk {
         Ok(Disk { cache, folder: folder.to_owned(), random: Mutex::new(fastrand::Rng::with_seed(1)) })
     }
 
-    /// Removes all entries.
+    /// Removes all entries of the cache.
     pub fn clear(&self) {
         self.cache.clear();
     }
 
-    /// Replaces each plan by another one or, the first time, by bytes that are no plan.
+    /// Replaces each cached plan by another plan or, the first time, by bytes that are no plan.
     pub fn disturb(&self, turn: usize) {
         let names = std::fs::read_dir(self.folder.join(Kind::Plan.name())).into_iter().flatten().flatten();
         for name in names.filter_map(|e| e.file_name().into_string().ok()) {

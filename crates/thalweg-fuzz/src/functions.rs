@@ -15,7 +15,7 @@ use thalweg::prelude::*;
 use thalweg::{Complex, Conv, Histogram, Indexing, Pool, QuantileMethod, raw};
 use thalweg_ir::{Op, Shape};
 
-/// Number of recorded operations from which on other plans are not tried: searching for them takes many times as long.
+/// Number of recorded operations at which other plans are no longer tried: searching for them takes many times as long.
 const MAX_REPLANNED_STEPS: usize = 60;
 
 /// Arguments of a function: two tensors of one dtype; the second broadcasts to the shape of the first.
@@ -109,7 +109,7 @@ const FUNCTIONS: &[Function] = &[
         vec![rows.cdist(&others, 2.0), rows.cdist_by_products(&others)]
     }),
     ("narrow", Numbers, |c| {
-        // Rows of three with one value per row, and reversed rows.
+        // Rows of three elements with one value per row, and reversed rows.
         let x = c.x.flatten().unsqueeze(1).broadcast_to([c.x.numel(), 3]) + Tensor::arange_with(3, c.x.dtype());
         let each = x.narrow(0, 0, 1.min(c.x.numel())) * &x;
         vec![&each + c.x.flatten().unsqueeze(1), &x - x.flip(1)]
@@ -126,7 +126,7 @@ const FUNCTIONS: &[Function] = &[
         vec![twice.gradient(0.5, axis), c.x.trapezoid(0.5, axis), c.x.cumulative_trapezoid(2.0, axis)]
     }),
     ("long windows", Numbers, |c| {
-        // Windows of 17 to 100 elements, along one axis or two.
+        // Sliding windows of 17 to 100 elements, along one axis or two.
         let all = Tensor::cat(&vec![c.x.flatten(); 20usize.div_ceil(c.x.numel()).max(1)], 0);
         let (n, step) = (all.numel(), c.rng.usize(1..4));
         let windows = all.window(0, c.rng.usize(17..=n.min(100)), step);
@@ -171,7 +171,7 @@ const FUNCTIONS: &[Function] = &[
         vec![none.index_add(0, &index, &x), none.index_put(&[index], &x, true)]
     }),
     ("max_pool", Numbers, |c| {
-        // At least as long as a window.
+        // The axis is made at least as long as a window.
         let all = Tensor::cat(&vec![c.x.flatten(); 9usize.div_ceil(c.x.numel()).max(1)], 0).unsqueeze(0).unsqueeze(0);
         let window = c.rng.usize(1..4);
         let mut pool =
@@ -239,7 +239,7 @@ const FUNCTIONS: &[Function] = &[
         vec![root.re, root.im, log.re, tan.im, (2.0 / (&z + (0.0, 3.0))).re, z.prod(0).im, z.cumprod(0).re, z.asin().im]
     }),
     ("bitcast", Numbers, |c| {
-        // Without NaN, whose bits are unspecified, and without -0.
+        // NaN and -0 are removed: the bits of a NaN are unspecified.
         let (zero, one) = (c.x.zeros_like(), c.x.ones_like());
         let x = if c.x.dtype().is_float() { c.x.is_nan().where_(one, c.x) + &zero } else { c.x.clone() };
         let narrow = match c.rng.u32(..3) {
@@ -248,7 +248,7 @@ const FUNCTIONS: &[Function] = &[
             _ => [DType::I8, DType::U16, DType::U32][x.dtype().size().ilog2().min(2) as usize],
         };
         let parts = x.bitcast(narrow);
-        // Back through an intermediate width.
+        // The bitcast back passes through an intermediate width.
         let whole =
             if parts.dtype().size() == 1 && x.dtype().size() >= 4 { parts.bitcast(DType::I16) } else { parts.clone() };
         vec![parts, whole.bitcast(x.dtype())]
@@ -279,7 +279,7 @@ const FUNCTIONS: &[Function] = &[
         vec![text]
     }),
     ("sorted rows", Numbers, |c| {
-        // With sorts: positions become other positions, which select again.
+        // A loop with sorts: positions become other positions, which select again.
         let n = c.rng.usize(2..30);
         let mut x = c.filled([n]);
         let mut all = x.slice(..0);
@@ -310,10 +310,10 @@ const FUNCTIONS: &[Function] = &[
     }),
 ];
 
-/// Functions that choose by a size how they are composed; one program in four is one of them.
+/// Functions whose composition depends on a size. One program in four is one of them.
 const CHOOSING: &[Function] = &[
     ("conv", Floats, |c| {
-        // All channels of several samples, and channels by themselves.
+        // Convolution over all channels of several samples, or over each channel by itself.
         let (samples, channels) = (c.rng.usize(2..4), c.rng.usize(2..5));
         let mut all = vec![];
         for groups in [1, channels].repeat(4) {
@@ -351,7 +351,7 @@ const CHOOSING: &[Function] = &[
         vec![c.x.histogram(bins).0, c.x.sin().histogram(bins).0]
     }),
     ("gathers of functions", Floats, |c| {
-        // A few elements of a function of all, by one index after the other.
+        // A few elements of a function of all elements, gathered by one index after the other.
         let mut x = c.filled([60]).sin() * 2.0;
         for many in [20, 8, 4, 2, 2, 1, 1] {
             let n = x.numel();
@@ -361,7 +361,7 @@ const CHOOSING: &[Function] = &[
         vec![x]
     }),
     ("one row", Floats, |c| {
-        // Of more terms than a block, for a few columns.
+        // A sum of more terms than a block has, for a few columns.
         let columns = c.rng.usize(1..6);
         vec![c.filled([1, 300]).sin().matmul(&c.filled([300, columns]).cos())]
     }),
@@ -380,10 +380,10 @@ const CHOOSING: &[Function] = &[
     }),
 ];
 
-/// Of the source that says which programs are functions that choose.
+/// Seed mask of the random source that selects programs made of functions with a choice.
 const CHOICES: u64 = 0x6368_6f69_6365;
 
-/// A program that a function of the front records, and the function's name.
+/// Program that a random library function records, with the function's name.
 pub fn program(checker: &Checker, seed: u64) -> Result<Option<(&'static str, Program)>, String> {
     let mut rng = Rng::with_seed(seed);
     let choosing = Rng::with_seed(seed ^ CHOICES).u32(..4) == 0;
@@ -416,7 +416,7 @@ pub fn program(checker: &Checker, seed: u64) -> Result<Option<(&'static str, Pro
     Ok(program.steps.iter().any(|s| s.kept).then_some((name, program)))
 }
 
-/// Checks such a program.
+/// Checks a program that a library function has recorded.
 pub fn check(checker: &Checker, program: &Program, ways: ExtraChecks) -> Result<(), String> {
     let few = program.steps.len() < MAX_REPLANNED_STEPS;
     let indexed = program.steps.iter().any(|s| matches!(s.op, Op::Gather | Op::Scatter(_)));

@@ -27,22 +27,22 @@ const COMBINES: u64 = 0x636f_6d62_696e;
 const COMPLEX: u64 = 0x636f_6d70_6c65;
 /// Seed mask of the source that selects programs with many pairs of rows.
 const PAIRS: u64 = 0x0070_6169_7273;
-/// Of the source that says which programs have reductions by layout.
+/// Seed mask of the source that selects programs with reductions by layout.
 const LAYOUTS: u64 = 0x006c_6179_6f75;
-/// Of the source that says which programs end in selections, and which.
+/// Seed mask of the source that selects programs that end in selections, and their form.
 const SELECTIONS: u64 = 0x7365_6c65_6374;
-/// Limit for programs with rows longer than a block.
+/// Maximum elements of a tensor in programs with rows longer than a block.
 const MAX_LONG_ROW_ELEMENTS: usize = 8 * BLOCK;
 
 struct Generator {
     rng: Rng,
-    /// Source for later additions: a seed keeps its program where they add nothing.
+    /// Random source for later additions to the generator: seeds keep their programs where it adds nothing.
     later: Rng,
     program: Program,
     limit: usize,
-    /// Whether inputs are moderate: no infinities, no NaN.
+    /// Whether inputs are moderate: without infinities and NaN.
     tame: bool,
-    /// Whether idioms include complex arithmetic.
+    /// Whether the idioms include complex arithmetic.
     complex: bool,
 }
 
@@ -122,7 +122,7 @@ pub fn program(seed: u64) -> Program {
     let n = g.program.steps.len();
     let mut selections = Rng::with_seed(seed ^ SELECTIONS);
     if selections.u32(..6) == 0 {
-        // If one does not apply, the steps it has recorded so far stay in the program.
+        // If a selection does not apply, the steps that it has recorded so far stay in the program.
         let _ = g.selections(&mut selections);
     }
     for i in 0..n {
@@ -201,7 +201,7 @@ impl Generator {
         Tensor::Input(self.program.inputs.len() - 1)
     }
 
-    /// Shape that broadcasts with `base`.
+    /// Random shape that broadcasts with `base`.
     fn related(&mut self, base: Shape) -> Shape {
         let from = self.rng.usize(..=base.rank());
         let dims: Vec<usize> = base[from..].iter().map(|&d| if self.rng.u32(..3) == 0 { 1 } else { d }).collect();
@@ -260,7 +260,7 @@ impl Generator {
         Argument::Scalar(v.to_bits(dtype))
     }
 
-    /// Random tensor of the program, recent ones more likely.
+    /// Random tensor of the program that is `wanted`; recent ones are more likely.
     fn tensor(&mut self, wanted: impl Fn(&Program, Tensor) -> bool) -> Option<Tensor> {
         let (n, m) = (self.program.steps.len(), self.program.inputs.len());
         let all: Vec<Tensor> = (0..m).map(Tensor::Input).chain((0..n).map(Tensor::Step)).collect();
@@ -354,7 +354,8 @@ impl Generator {
         Some(Step { op: Op::Cast, dtype, shape, attr: 0, args: vec![Argument::Tensor(t)], ints: vec![], kept: false })
     }
 
-    /// Bits as another dtype; floats are first restricted to specified bits: no NaN, and no -0.
+    /// Step that reinterprets the bits of a tensor as another dtype. Floats are first restricted to specified bits: no
+    /// NaN, and no -0.
     fn bitcast(&mut self, mut t: Tensor, dtype: DType) -> Option<Step> {
         let (from, shape) = (self.program.dtype(t), self.program.shape(t));
         if from.is_float() {
@@ -517,7 +518,7 @@ impl Generator {
         Some(Step { op: Op::Cat, dtype, shape: to, attr: axis as u32, args, ints: vec![], kept: false })
     }
 
-    /// Replaces a box of a tensor by another tensor that fits into it, or by a slice of itself.
+    /// Step that replaces a box of a tensor by another tensor that fits into it, or by a slice of itself.
     fn put(&mut self) -> Option<Step> {
         let x = self.tensor(|p, t| p.shape(t).rank() > 0)?;
         let (dtype, shape) = (self.program.dtype(x), self.program.shape(x));
@@ -639,7 +640,7 @@ mod tests {
     #[test]
     fn convolutions_and_pooling_come_up() {
         let programs: Vec<Program> = (0..800).map(program).collect();
-        // A product of windows, and several slices of one tensor concatenated.
+        // Programs must have a product of windows, and a concatenation of several slices of one tensor.
         let windowed = |p: &&Program| {
             let ops: Vec<&str> = p.steps.iter().map(|s| s.op.name()).collect();
             let at = ops.windows(3).position(|w| w == ["permute", "reshape", "matmul"]);

@@ -22,16 +22,16 @@ use thalweg_stream::{Mode, set_mode};
 /// Maximum steps and elements of a program: the backward pass has several times as many.
 const MAX_STEPS: usize = 16;
 const MAX_ELEMENTS: usize = 20_000;
-/// One program in this many is differentiated twice.
+/// Period of programs that are differentiated twice.
 const TWICE: u64 = 3;
-/// Number of recorded operations from which on other plans are not tried: searching for them takes many times as long.
+/// Number of recorded operations at which other plans are no longer tried: searching for them takes many times as long.
 const MAX_REPLANNED_STEPS: usize = 60;
 
-/// Counts of programs without gradients and in several segments, and of derivatives compared and skipped, of first and
-/// second order.
+/// Counts of all checks: programs without gradients, programs in several segments, and derivatives of first and second
+/// order that were compared or skipped.
 static TALLY: [AtomicU64; 6] = [const { AtomicU64::new(0) }; 6];
 
-/// Text of the tally.
+/// Text of the counts, for the report.
 pub fn tally() -> String {
     let [constant, several, compared, unstable, compared2, unstable2] = TALLY.each_ref().map(|n| n.load(Relaxed));
     format!(
@@ -72,11 +72,11 @@ pub fn check(checker: &Checker, program: &Program, seed: u64, ways: ExtraChecks)
     if twice { differences::check(checker, &wide, seed, true) } else { Ok(()) }
 }
 
-/// Guard: the thread's segments are interpreted while it lives.
+/// Guard that makes the thread's segments run in the interpreter while it lives.
 pub struct Interpreted(Mode);
 
 impl Interpreted {
-    /// Switches to the interpreter.
+    /// Switches the thread to the interpreter.
     pub fn new() -> Interpreted {
         Interpreted(set_mode(Mode {
             fused: false,
@@ -94,20 +94,20 @@ impl Drop for Interpreted {
     }
 }
 
-/// Value and gradients of a program.
+/// Value and gradients of a differentiated program.
 struct Differentiated {
-    /// The differentiated scalar.
+    /// Scalar that was differentiated.
     value: Tensor,
-    /// Gradients by float input; `None` if the value does not depend on it.
+    /// Gradient by each float input; `None` where the value does not depend on the input.
     gradients: Vec<Option<Tensor>>,
 }
 
 /// Points at which a stream is cut while a program is differentiated.
 #[derive(Clone, Default, Debug)]
 struct Cuts {
-    /// After these steps.
+    /// Indices of the steps after which the stream is cut.
     after: Vec<usize>,
-    /// Between the passes: the value is read, and that of a first pass.
+    /// Whether the stream is cut between the passes, by reading the value (and that of a first backward pass).
     between: bool,
 }
 
@@ -148,7 +148,7 @@ fn scalar(program: &Program, inputs: &[Tensor], cuts: &Cuts) -> Option<Tensor> {
     parts.reduce(|a, b| a + b).filter(Tensor::is_tracked)
 }
 
-/// Scalar in f64 to which each element of a tensor contributes with a different weight.
+/// Weighted sum in f64 of a tensor's elements, each with a different weight.
 fn weighted(x: &Tensor, from: f64) -> Tensor {
     let n = x.numel();
     let weights = (Tensor::arange_with(n, DType::F64) * 1.3 + from).sin().reshape(*x.shape());
@@ -186,7 +186,7 @@ fn inputs(checker: &Checker, program: &Program) -> Result<Vec<Tensor>, String> {
     Ok(tensors)
 }
 
-/// The recorded forward and backward pass as a program.
+/// Program of the recorded forward and backward pass.
 fn recorded(checker: &Checker, program: &Program, twice: bool) -> Result<Option<Program>, String> {
     let tensors = inputs(checker, program)?;
     let (made, segments) = tuning::in_one_segment(|| {
@@ -212,7 +212,7 @@ fn recorded(checker: &Checker, program: &Program, twice: bool) -> Result<Option<
     as_program(segment, program, &order).map(Some)
 }
 
-/// Segment as a program that keeps its live results; `order` maps the segment's inputs to the program's.
+/// Program of a segment that keeps the segment's live results; `order` maps the segment's inputs to those of `from`.
 pub fn as_program(segment: &OwnedSegment, from: &Program, order: &[usize]) -> Result<Program, String> {
     let known = segment.inputs.iter().zip(order).all(|((dtype, view), &n)| {
         let input = &from.inputs[n];
@@ -224,7 +224,7 @@ pub fn as_program(segment: &OwnedSegment, from: &Program, order: &[usize]) -> Re
     Ok(Program::of(segment, order.iter().map(|&n| from.inputs[n].clone()).collect()))
 }
 
-/// The program with all floats in f64.
+/// Program with all floats in f64 instead of their own dtype.
 fn in_f64(program: &Program) -> Program {
     let wide = |dtype: DType| if dtype.is_float() { DType::F64 } else { dtype };
     let mut out = program.clone();

@@ -12,30 +12,30 @@ use thalweg::prelude::*;
 use thalweg_runtime::counters;
 use thalweg_stream::{Mode, clear_plans, finish_searches, set_mode, set_tiers};
 
-/// Runs of the loop with tiers.
+/// Number of runs of the loop with tiers on.
 const MEETINGS: usize = 4;
 
 #[derive(Clone, Copy, Debug)]
 enum Action {
-    /// Map of the state.
+    /// Applies elementwise operations to the state.
     Map,
-    /// State minus its mean.
+    /// Subtracts the mean from the state.
     Centre,
-    /// Rows of the table by the indices.
+    /// Gathers rows of the table by the indices.
     Select,
-    /// Indices by integer arithmetic.
+    /// Computes new indices by integer arithmetic.
     Step,
-    /// Indices of the largest elements of the state.
+    /// Computes the indices of the largest elements of the state.
     Top,
-    /// Indices from an argsort of the state's rows.
+    /// Computes indices by an argsort of the state's rows.
     Order,
-    /// The text: its rows are selected, and the indices appended.
+    /// Gathers rows of the text, and appends the indices to them.
     Append,
-    /// The cache: the state is appended, and a sum over the cache computed.
+    /// Appends the state to the cache, and computes a sum over the cache.
     Cache,
-    /// State added to rows of the table.
+    /// Adds the state to rows of the table.
     Add,
-    /// Cumulative sums.
+    /// Computes cumulative sums of the state.
     Scan,
 }
 
@@ -43,7 +43,7 @@ use Action::*;
 
 const ACTIONS: [Action; 10] = [Map, Centre, Select, Step, Top, Order, Append, Cache, Add, Scan];
 
-/// How results are requested.
+/// Way in which the results of the loop are requested.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Ask {
     Read,
@@ -51,7 +51,7 @@ enum Ask {
     Flush,
 }
 
-/// A loop.
+/// Random loop over a state, such as a decoder's.
 #[derive(Clone, Debug)]
 pub struct Loop {
     actions: Vec<Action>,
@@ -59,7 +59,7 @@ pub struct Loop {
     rows: usize,
     columns: usize,
     words: usize,
-    /// Whether each state is held until the end.
+    /// Whether the state of each iteration is held until the end.
     held: bool,
 }
 
@@ -141,7 +141,7 @@ impl Loop {
 /// Runs the loop of a seed in every mode; the error describes the first failure.
 pub fn check(checker: &Checker, seed: u64) -> Result<(), String> {
     let of = Loop::new(seed);
-    // On a thread without plans.
+    // The check runs on a new thread, which has no plans yet.
     let run = || -> Result<(), String> {
         thalweg::set_default_device(Some(thalweg::raw::tensor(checker.empty()?).device()));
         set_tiers(false);

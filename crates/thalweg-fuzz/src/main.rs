@@ -41,13 +41,13 @@ use thalweg_runtime::{Error, environment};
 use thalweg_stream::DeviceRef;
 use traffic::Compared;
 
-/// One program in this many also runs on a device with many threads: waking them takes longer than everything else.
+/// Period of programs that also run on a device with many threads: waking these takes longer than everything else.
 const THREADED: u64 = 4;
-/// One program in this many is followed by nearly equal programs, which take three times as long as everything else.
+/// Period of programs that are followed by nearly equal programs, which take three times as long as everything else.
 const NEAR: u64 = 4;
-/// One program in this many also runs with other plans.
+/// Period of programs that also run with other plans.
 const PLANNED: u64 = 5;
-/// [`PLANNED`] on a GPU, whose kernels take longer to compile.
+/// [`PLANNED`] for GPUs, whose kernels take longer to compile.
 const PLANNED_ON_GPU: u64 = 200;
 
 fn main() -> ExitCode {
@@ -71,7 +71,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         let failed = compile::run(seed, programs, &arguments.compile);
         return Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
-    // Checks of plans are about searched ones; `tiers` checks cold starts.
+    // Checks of plans expect searched ones; `tiers` checks cold starts.
     thalweg_stream::set_tiers_of_new_threads(false);
     // Ignore the user's disk cache: one device might find plans there and the other not.
     let code = arguments.code.as_deref().map(disk::code).transpose()?;
@@ -133,7 +133,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
             _ => checker.check(program, ways),
         };
         let result = outcome(&check, &program);
-        // Planning and compiling must be fast for every program.
+        // Planning and compiling a program must not take long.
         let taken = busy() - started;
         if taken.as_secs() >= 5 {
             println!("seed {}: took {:.1} s", seed + i, taken.as_secs_f64());
@@ -143,7 +143,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         }
         if let Err(why) = result {
             failed += 1;
-            // If kernels take long to compile, a failure is examined by hand.
+            // Where kernels take long to compile, a failing program is not shrunk.
             let (program, why) = if arguments.whole { (program, why) } else { shrink(&check, program, why) };
             println!("seed {}: {name} {why}\n{}{}", seed + i, program.listing(), tuning::drawn());
             if failed >= 10 {
@@ -151,7 +151,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
                 break;
             }
         }
-        // Bounds memory: a plan store is not made for millions of different programs.
+        // Plans of millions of different programs would fill the memory.
         if i % 1000 == 999 {
             thalweg_stream::clear_plans();
             println!("{} programs, {:.0} s", i + 1, begin.elapsed().as_secs_f64());
@@ -165,7 +165,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let generic = check::generic_kernels();
     if arguments.device != "cpu" {
         println!("{generic} kernels by the generic ones");
-        // A code path that is never taken leaves all values right.
+        // If no generic kernel ever ran, all values would be right and the path untested: that is a failure.
         failed += u64::from(generic == 0 && programs >= 20 && only.is_none() && !arguments.loops);
     }
     let parts = check::known_parts();

@@ -8,13 +8,13 @@
 use thalweg_ir::{DType, Shape};
 use thalweg_kernel::reference::{Array, Data};
 
-/// Elements of one result.
+/// Elements that one result of a product reduction multiplies.
 pub struct Product {
     dtype: DType,
-    /// Elements other than 0 and NaN, sorted by magnitude; infinities are last.
+    /// Elements other than 0 and NaN, sorted by magnitude, so that infinities are last.
     factors: Vec<f64>,
     zeros: usize,
-    /// Whether one is NaN; then so is the result.
+    /// Whether an element is NaN, so that the result is NaN.
     nan: bool,
 }
 
@@ -36,7 +36,7 @@ pub fn products(attr: u32, a: &Array, dtype: DType) -> Vec<Product> {
     all
 }
 
-/// Index of the result to which element `p` contributes.
+/// Row-major index of the result to which element `p` contributes.
 fn place(p: usize, shape: &Shape, reduced: &dyn Fn(usize) -> bool) -> usize {
     let (mut rest, mut at, mut step) = (p, 0, 1);
     for axis in (0..shape.rank()).rev() {
@@ -51,11 +51,11 @@ fn place(p: usize, shape: &Shape, reduced: &dyn Fn(usize) -> bool) -> usize {
 }
 
 impl Product {
-    /// Whether, in some order, a partial product leaves the range in which roundings are relative.
+    /// Whether a partial product overflows or underflows in some order of the elements.
     pub fn depends(&self) -> bool {
         let (high, low) = match self.dtype {
             DType::F64 => (f64::MAX, f64::MIN_POSITIVE),
-            // Narrow floats are carried in f32.
+            // Narrow floats are accumulated in f32.
             _ => (f32::MAX as f64, f32::MIN_POSITIVE as f64),
         };
         let logs = || self.factors.iter().map(|v| v.abs().log2());
@@ -69,8 +69,8 @@ impl Product {
         !self.nan && if infinite { self.zeros == 0 && vanishes } else { overflows || vanishes }
     }
 
-    /// Product with the largest factors first and zeros last, which overflows if any order does; and with the smallest
-    /// first.
+    /// Product with the largest factors first and zeros last, which overflows if any order does; and product with the
+    /// smallest factors first.
     fn furthest(&self) -> [f64; 2] {
         let zeros = std::iter::repeat_n(0.0, self.zeros);
         let falling = self.factors.iter().rev().copied().chain(zeros.clone());
@@ -86,7 +86,8 @@ impl Product {
     }
 }
 
-/// Results of a product in the two most extreme orders; results independent of the order are unchanged.
+/// Results of a product reduction in the two most extreme orders. Results that do not depend on the order are
+/// unchanged.
 pub fn in_other_orders(attr: u32, a: &Array, result: &Array) -> [Array; 2] {
     let products = products(attr, a, result.dtype);
     [0, 1].map(|way| {

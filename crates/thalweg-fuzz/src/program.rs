@@ -4,18 +4,18 @@ use std::fmt::Write;
 use thalweg_fusion::OwnedSegment;
 use thalweg_ir::{Arg, DType, ElementOp, Op, Scalar, Shape};
 
-/// An input tensor.
+/// Input tensor of a program.
 #[derive(Clone, Debug)]
 pub struct Input {
-    /// Its dtype.
+    /// Dtype of the input.
     pub dtype: DType,
-    /// Its shape.
+    /// Shape of the input.
     pub shape: Shape,
-    /// Its elements as bytes.
+    /// Elements of the input, as bytes.
     pub bytes: Vec<u8>,
 }
 
-/// A tensor of a program.
+/// Tensor of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tensor {
     /// Input, by index.
@@ -24,45 +24,45 @@ pub enum Tensor {
     Step(usize),
 }
 
-/// An argument of a step.
+/// Argument of a step.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Argument {
-    /// A tensor.
+    /// Tensor argument.
     Tensor(Tensor),
-    /// Scalar, as bits.
+    /// Scalar argument, as bits.
     Scalar(u64),
 }
 
-/// One recorded operation.
+/// Recorded operation of a program.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// The operation.
+    /// Operation of the step.
     pub op: Op,
-    /// The result's dtype.
+    /// Dtype of the result.
     pub dtype: DType,
-    /// The result's shape.
+    /// Shape of the result.
     pub shape: Shape,
-    /// Structural attributes.
+    /// Structural attributes of the operation.
     pub attr: u32,
-    /// Arguments.
+    /// Arguments of the operation: tensors and scalars.
     pub args: Vec<Argument>,
-    /// Integer arguments.
+    /// Integer arguments of the operation.
     pub ints: Vec<i64>,
     /// Whether the result is read at the end.
     pub kept: bool,
 }
 
-/// Inputs and steps in order.
+/// Program of the fuzzer: inputs, and steps in order.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
-    /// The inputs.
+    /// Inputs of the program.
     pub inputs: Vec<Input>,
-    /// The steps.
+    /// Steps of the program, in order.
     pub steps: Vec<Step>,
 }
 
 impl Program {
-    /// Recorded operations of a stream on these inputs; live results are kept.
+    /// Program of a segment's recorded operations on these inputs; live results are kept.
     pub fn of(segment: &OwnedSegment, inputs: Vec<Input>) -> Program {
         let mut out = Program { inputs, steps: vec![] };
         let (mut ints, mut scalars) = (segment.ints.iter(), segment.scalars.iter());
@@ -101,7 +101,7 @@ impl Program {
         }
     }
 
-    /// The program with each scalar changed; equal ones become different.
+    /// Copy of the program with each scalar changed. Scalars that were equal become different.
     pub fn with_other_scalars(&self) -> Program {
         let mut out = self.clone();
         let mut n = 0;
@@ -132,7 +132,7 @@ impl Program {
         out
     }
 
-    /// The program without one step and its dependents; `None` if no kept result remains.
+    /// Copy of the program without one step and its dependents; `None` if no kept result remains.
     pub fn without(&self, gone: usize) -> Option<Program> {
         let mut place = vec![None; self.steps.len()];
         let mut out = Program { inputs: self.inputs.clone(), steps: vec![] };
@@ -153,7 +153,7 @@ impl Program {
         out.steps.iter().any(|s| s.kept).then_some(out)
     }
 
-    /// The program as text, one line per step.
+    /// Text of the program, one line per step.
     pub fn listing(&self) -> String {
         let mut out = String::new();
         for (i, input) in self.inputs.iter().enumerate() {

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use thalweg_fusion::{KernelPlan, ScalarClasses, instantiate, plan as search, text};
 use thalweg_runtime::Error;
 
-/// Reads the file, plans its segment, and prints the plan.
+/// Reads a file with a segment, plans the segment, and prints the plan.
 pub fn plan(path: &Path) -> Result<ExitCode, Error> {
     let refused = |message: String| Error::File { path: path.display().to_string(), message };
     let text = std::fs::read_to_string(path).map_err(|e| refused(e.to_string()))?;

@@ -12,13 +12,13 @@
 use crate::program::{Argument, Program, Tensor};
 use thalweg_ir::{DType, Op, RandomKind, ReduceOp, ScanOp};
 
-/// For each step, whether its result is a selection that every plan makes alike.
+/// For each step, whether its result is a selection that is the same under every plan.
 pub fn alike(program: &Program) -> Vec<bool> {
     // Floats that have the bits of an unfused run if something selects by them, and integers and bools that have these
     // bits.
     let mut same: Vec<bool> = vec![];
     let mut alike = vec![];
-    // Numbers in memory, products of two of them, and differences of such products.
+    // For each step: numbers in memory, products of two of them, and differences of such products.
     let (mut memory, mut product, mut differences) = (vec![], vec![], vec![]);
     for step in &program.steps {
         let from_same = step.args.iter().all(|a| match a {

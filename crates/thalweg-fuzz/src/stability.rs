@@ -22,34 +22,34 @@ use std::cell::{Cell, RefCell};
 use thalweg_ir::{DType, ElementOp, MAX_ARGS, Op, ReduceOp, RelArg, RelOp, Scalar, ScanOp, ScatterOp};
 use thalweg_kernel::reference::{self, Array, Data, RefArg};
 
-/// Runs of a small program, and of a large one.
+/// Number of perturbed runs of a small program, and of a large one.
 const RUNS: [u64; 2] = [6, 2];
-/// Runs of a second opinion, of a small program and of a large one.
+/// Number of further runs of a small program, and of a large one, when the first ones do not decide.
 const MORE: [u64; 2] = [128, 8];
-/// Total elements of all results from which on a program is large: the interpreter is slow.
+/// Minimum total elements of all results of a large program: the interpreter is slow.
 const LARGE: usize = 100_000;
-/// Runs of a second opinion between two looks at the result.
+/// Number of further runs between two judgements of the result.
 const TURN: u64 = 8;
 /// Share of readers that see a perturbed value in these runs: all, or few, as when one kernel differs from the others.
 const PERTURBED_FRACTIONS: [f64; 3] = [1.0, 0.5, 0.125];
 /// Allowed distance of a result, as a multiple of the runs' spread.
 const SLACK: f64 = 64.0;
 
-/// Results of the runs.
+/// Results of perturbed interpreter runs of a program, which tell how far rounding may move each result.
 pub struct Stability<'a> {
     program: &'a Program,
     runs: Vec<Vec<Array>>,
-    /// Runs of a second opinion, as far as one was needed.
+    /// Results of further, more closely perturbed runs, as far as they were needed.
     more: RefCell<Vec<Vec<Array>>>,
     /// Unperturbed results; the same with products in two other orders, with subnormals as 0, and with NaN for chains
     /// of GEMMs that may overflow. `None` if all are equal.
     orders: Option<[Vec<Array>; 5]>,
-    /// Steps that depend on a decision between narrow floats.
+    /// For each step, whether it depends on a decision between narrow floats.
     decided: Vec<bool>,
 }
 
 impl Stability<'_> {
-    /// Runs the program.
+    /// Runs the program with perturbed results.
     pub fn new(program: &Program) -> Stability<'_> {
         Stability {
             program,
@@ -64,7 +64,7 @@ impl Stability<'_> {
     pub fn judge(&self, step: usize, got: &Array, want: &Array) -> Option<String> {
         self.judge_by(&self.runs, step, got, want)?;
         let (mut more, most) = (self.more.borrow_mut(), MORE[is_large(self.program) as usize]);
-        // A few at a time: the first runs decide most reports.
+        // Further runs are made a few at a time: the first ones decide most reports.
         loop {
             if !more.is_empty() {
                 let wrong = self.judge_by(&more, step, got, want)?;
@@ -94,7 +94,7 @@ impl Stability<'_> {
         }
         let value = |a: &Array, p: usize| a.get(p).to_f64();
         let spread = |p: usize| runs.iter().map(|r| distance(value(r, p), value(want, p))).fold(0.0, f64::max);
-        // The maximum over the tensor because the runs of a single element may agree by chance.
+        // The spread is the maximum over the tensor, because the runs of a single element may agree by chance.
         let all = (0..n).map(spread).fold(0.0, f64::max);
         let epsilon = 2f64.powi(1 - want.dtype.mantissa_digits() as i32);
         differ(&|p| {
@@ -108,7 +108,7 @@ impl Stability<'_> {
 }
 
 impl Stability<'_> {
-    /// Change of an element when products are computed in another order.
+    /// Change of element `p` when products are computed in another order.
     fn by_order(&self, step: usize, p: usize) -> f64 {
         let Some([usual, others @ ..]) = &self.orders else { return 0.0 };
         let value = |run: &[Array]| run[step].get(p).to_f64();
@@ -134,7 +134,7 @@ fn orders(program: &Program) -> Option<[Vec<Array>; 5]> {
     if !program.steps.iter().any(|s| product(s) || s.op == Op::Matmul) {
         return None;
     }
-    // Whether a step depends on the order; the first run finds all of them.
+    // Whether a step depends on the order of products; the first run finds all of them.
     let any = Cell::new(false);
     let one = |way: Option<usize>| {
         let mut chains = Chains::default();
@@ -171,7 +171,7 @@ fn orders(program: &Program) -> Option<[Vec<Array>; 5]> {
 /// Bounds of chains of GEMMs, whose order the planner chooses.
 #[derive(Default)]
 struct Chains {
-    /// For each step so far that is a GEMM, or a view of one: bound of every product of its factors.
+    /// For each step so far that is a GEMM, or a view of one: bound of the magnitude of every product of its factors.
     bounds: Vec<Option<f64>>,
 }
 
@@ -243,7 +243,7 @@ fn is_large(program: &Program) -> bool {
     program.steps.iter().map(|s| s.shape.numel()).sum::<usize>() >= LARGE
 }
 
-/// Run number `n` of a program; `closely` for a second opinion.
+/// Results of run number `n` of a program; `closely` for a further run, where the first ones do not decide.
 fn one(program: &Program, n: u64, closely: bool) -> Vec<Array> {
     // Runs come in pairs with opposite perturbations: at a discontinuity one of them is below it.
     let (way, alike) = (if n.is_multiple_of(2) { 1.0 } else { -1.0 }, n / 2 % 2 == 1);

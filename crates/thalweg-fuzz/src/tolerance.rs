@@ -4,7 +4,7 @@ use crate::products::{Product, products};
 use thalweg_ir::{DType, ElementOp, Op, RandomKind, ReduceOp, Scalar, ScanOp};
 use thalweg_kernel::reference::Array;
 
-/// Distance in ulp of `dtype`: the number of representable values between.
+/// Distance of two numbers in ulp of `dtype`: the number of representable values from one to the other.
 fn ulps(a: f64, b: f64, dtype: DType) -> u64 {
     if a == b || (a.is_nan() && b.is_nan()) {
         return 0;
@@ -30,16 +30,16 @@ fn ulps(a: f64, b: f64, dtype: DType) -> u64 {
     line(a).abs_diff(line(b))
 }
 
-/// Tolerance of one operation, derived from its arguments.
+/// Tolerance of the result of one operation, derived from its arguments.
 pub struct Tolerance {
     op: Op,
     dtype: DType,
     /// Largest error that follows from the magnitudes of the arguments, for operations whose error is not relative to
     /// the result.
     absolute: f64,
-    /// Whether intermediates may overflow.
+    /// Whether intermediate results may overflow.
     extreme: bool,
-    /// For a product: the results that may overflow or underflow in one order and not in another.
+    /// For a product reduction, whether each result may overflow or underflow in one order and not in another.
     depends: Vec<bool>,
     terms: f64,
 }
@@ -95,7 +95,7 @@ impl Tolerance {
             }
             Op::Element(e) => distance <= e.row().ulps as u64 + narrow,
             Op::Cast | Op::Scatter(_) => distance <= narrow,
-            // f64 scans round at each step, all others once.
+            // Scans in f64 round at each step, all others once.
             Op::Scan(ScanOp::Sum | ScanOp::Prod | ScanOp::LogSumExp) => distance <= 1 || near,
             // A function with an error of an ulp may end the loop an iteration earlier.
             Op::Loop(l) => distance == 0 || !l.is_exact(),
@@ -155,7 +155,7 @@ fn sum_of(a: &Array) -> f64 {
     floats(a).map(f64::abs).filter(|v| v.is_finite()).sum()
 }
 
-/// Largest finite magnitude among the elements of arrays, at least 1.
+/// Largest finite magnitude among the elements of the arrays, at least 1.
 pub fn magnitude(args: &[&Array]) -> f64 {
     args.iter().flat_map(|a| floats(a)).map(f64::abs).filter(|v| v.is_finite()).fold(1.0, f64::max)
 }

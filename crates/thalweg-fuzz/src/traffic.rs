@@ -11,16 +11,16 @@ use thalweg_kernel::MapGeometry;
 use thalweg_kernel::{Contracts, Geometry, Kernel, Moved, Residence};
 use thalweg_runtime::{Batch, Buffer, Device, Error, MemoryStats, Program, ProgramInfo, Throughput};
 
-/// Runs a launch; returns the bytes that were loaded and stored.
+/// Function that runs a launch and returns the bytes that it loaded and stored.
 pub type Count = fn(&mut dyn FnMut() -> Result<(), Error>) -> (Result<(), Error>, [u64; 2]);
 
-/// Counts of the tile engine.
+/// Runs a launch; returns the bytes that the tile engine counted.
 pub fn by_tiles(launch: &mut dyn FnMut() -> Result<(), Error>) -> (Result<(), Error>, [u64; 2]) {
     let (done, c) = thalweg_cpu::tile::counted(launch);
     (done, [c.loaded, c.stored])
 }
 
-/// Counts of the emulated GPU, over all launches of the process.
+/// Runs a launch; returns the bytes that the emulated GPU counted, over all launches of the process.
 #[cfg(feature = "emulate")]
 pub fn by_emulator(launch: &mut dyn FnMut() -> Result<(), Error>) -> (Result<(), Error>, [u64; 2]) {
     let before = thalweg_cuda::driver::moved();
@@ -29,10 +29,10 @@ pub fn by_emulator(launch: &mut dyn FnMut() -> Result<(), Error>) -> (Result<(),
     (done, [after[0] - before[0], after[1] - before[1]])
 }
 
-/// Whether the traffic reported for a launch agrees with the bytes loaded and stored.
+/// Predicate: whether the traffic reported for a launch agrees with the bytes loaded and stored.
 pub type Agrees = fn(&Kernel, &Geometry, &Moved, [u64; 2]) -> bool;
 
-/// The bytes issued by loops equal the counted ones.
+/// Whether the bytes that loops issue, according to the report, equal the counted ones.
 pub fn as_issued(_: &Kernel, geometry: &Geometry, said: &Moved, counted_bytes: [u64; 2]) -> bool {
     !counted(geometry) || [said.loaded, said.stored] == counted_bytes
 }
@@ -55,10 +55,10 @@ fn sorts(kernel: &Kernel) -> bool {
     }
 }
 
-/// Descriptions of disagreements.
+/// Descriptions of the disagreements found.
 pub type Differences = Arc<Mutex<Vec<String>>>;
 
-/// Device that compares reported and counted traffic.
+/// Device that compares the reported traffic of each launch with the counted one.
 pub struct Compared {
     device: Arc<dyn Device>,
     count: Count,
@@ -67,7 +67,7 @@ pub struct Compared {
 }
 
 impl Compared {
-    /// Wraps a device; returns the collected differences, too.
+    /// Wraps a device; also returns the list to which differences are added.
     pub fn new(device: Arc<dyn Device>, count: Count, agrees: Agrees) -> (Arc<Compared>, Differences) {
         let differences = Differences::default();
         (Arc::new(Compared { device, count, agrees, differences: differences.clone() }), differences)
@@ -118,7 +118,7 @@ fn counted(geometry: &Geometry) -> bool {
     }
 }
 
-/// Whether a boxes map writes over what it reads; then it need not run all boxes.
+/// Whether a boxes map writes over its own input, so that it need not run all boxes.
 fn is_in_place(kernel: &Kernel, operands: &[&Buffer]) -> bool {
     let Kernel::Boxes(_) = kernel else { return false };
     let Some((last, read)) = operands.split_last() else { return false };
@@ -270,7 +270,7 @@ mod tests {
     #[test]
     fn a_gpu_moves_what_its_programs_say_scratch_and_second_passes_included() {
         emulated(as_moved).counts(&program()).unwrap();
-        // The compared traffic is not zero.
+        // The compared traffic must not be zero.
         let some: Agrees = |_, _, said, counted| said.written > 0 && counted[0] > 0 && counted[1] > 0;
         emulated(some).counts(&program()).unwrap();
         let least = emulated(|_, _, _, _| false).counts(&program()).unwrap_err();

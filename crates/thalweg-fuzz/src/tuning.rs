@@ -9,10 +9,10 @@ use std::fmt::Write;
 use thalweg_ir::tunable::Tunable;
 use thalweg_runtime::Error;
 
-/// Seed mask that separates thresholds from the program.
+/// Seed mask of the random source for thresholds, which separates it from the program's.
 const TUNING: u64 = 0x7475_6e69_6e67;
 
-/// The thresholds of each crate.
+/// Thresholds of each crate that has some.
 fn crates() -> Vec<Vec<&'static Tunable>> {
     vec![
         thalweg::tunable::TUNABLES.all(),
@@ -31,7 +31,7 @@ fn all() -> impl Iterator<Item = &'static Tunable> {
     crates().into_iter().flatten()
 }
 
-/// The thresholds of the crates that run programs on a CPU, or on a GPU.
+/// Thresholds of the crates that run programs on a CPU (`cpu`) or on a GPU.
 pub fn used(cpu: bool) -> impl Iterator<Item = &'static Tunable> {
     let other: &[&str] = if cpu { &["thalweg-gpu.", "thalweg-cuda."] } else { &["thalweg-cpu."] };
     all().filter(move |t| !other.iter().any(|of| t.name().starts_with(of)))
@@ -83,12 +83,13 @@ pub fn in_one_segment<R>(f: impl FnOnce() -> R) -> R {
     made
 }
 
-/// Whether the stream's thresholds are at their defaults: then a program is one segment, and its plan is found again.
+/// Whether the stream's thresholds are at their defaults, so that a program is one segment and its plan is found again.
 pub fn keeps_plans() -> bool {
     thalweg_stream::tunable::TUNABLES.all().iter().all(|t| t.get() == t.default())
 }
 
-/// Whether GPU kernels are spread by the defaults: then what they leave in scratch memory is little beside what they read.
+/// Whether GPU kernels divide work by the default thresholds, so that they use little scratch memory compared to their
+/// operands.
 pub fn splits_by_default() -> bool {
     all().filter(|t| t.name().starts_with("thalweg-gpu.")).all(|t| t.get() == t.default())
 }

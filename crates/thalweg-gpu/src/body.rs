@@ -3,7 +3,7 @@
 use thalweg_ir::{DType, ElementOp};
 use thalweg_kernel::{Body, Node, NodeId};
 
-/// Returns the scalar that a node loads, and the dtype in which it is used.
+/// Index and dtype of the scalar argument that a node is, or is a cast to f32 of; `None` for other nodes.
 pub fn as_scalar(body: &Body, id: NodeId) -> Option<(u16, DType)> {
     match body.nodes[id.index()] {
         Node::Scalar { slot, dtype } if dtype.is_float() => Some((slot, dtype)),
@@ -15,7 +15,7 @@ pub fn as_scalar(body: &Body, id: NodeId) -> Option<(u16, DType)> {
     }
 }
 
-/// Returns the scalar that a node divides by.
+/// Index and dtype of the scalar argument that a non-strict division divides by; `None` for other nodes.
 pub fn divisor(body: &Body, node: &Node) -> Option<(u16, DType)> {
     match *node {
         Node::Element { op: ElementOp::Div, args, dtype: DType::F32 | DType::F64 } if !body.strict => {
@@ -40,11 +40,11 @@ pub fn divisors(body: &Body) -> Vec<(u16, DType)> {
 /// Uses of an access by a body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Wanted {
-    /// Whether it loads the element.
+    /// Whether the body loads the element.
     pub load: bool,
-    /// Whether it uses the index, or whether the index is in bounds.
+    /// Whether the body uses the access's index, or tests whether that index is in bounds.
     pub position: bool,
-    /// Whether it gathers through the access.
+    /// Whether the body gathers an element through the access.
     pub gather: bool,
 }
 
@@ -62,12 +62,13 @@ pub fn wanted(body: &Body) -> Vec<Wanted> {
     all
 }
 
-/// Whether a body gathers, and so may meet an index out of range.
+/// Whether a body has a gather, whose index may be out of range.
 pub fn gathers(body: &Body) -> bool {
     body.nodes.iter().any(|n| matches!(n, Node::Gather { .. }))
 }
 
-/// Whether a body may be computed where there is no element: it has no data-dependent loops and no gathers.
+/// Whether a body may be computed at points that do not exist (lanes beyond the end): it has no data-dependent loops
+/// and no gathers.
 pub fn is_harmless(body: &Body) -> bool {
     !body.nodes.iter().any(|n| matches!(n, Node::Loop { .. } | Node::Gather { .. }))
 }

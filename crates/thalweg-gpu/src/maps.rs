@@ -4,17 +4,17 @@
 //! copy brings a box of the tensor to shared memory, in lines of 128 bytes with the 128-byte swizzle of `wgmma`, and
 //! zeros for elements out of bounds.
 
-/// Words of a tensor map; its first word is aligned to 64 bytes.
+/// Number of 64-bit words of a tensor map, whose first word is aligned to 64 bytes.
 pub const MAP_WORDS: usize = 16;
 /// Maximum number of dimensions of a tensor map.
 pub const MAP_RANK: usize = 5;
-/// Bytes of a line in shared memory.
+/// Bytes of a line of a box in shared memory.
 pub const LINE: usize = 128;
 
-/// A tensor of 16-bit elements, and the box that a copy takes of it.
+/// Tensor map before its encoding: a tensor of 16-bit elements, and the box of it that a copy takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorMap {
-    /// Whether elements are f16, not bf16.
+    /// Whether elements are f16 instead of bf16.
     pub f16: bool,
     /// Extents, the innermost (contiguous) dimension first.
     pub extents: Vec<usize>,
@@ -25,7 +25,7 @@ pub struct TensorMap {
 }
 
 impl TensorMap {
-    /// Whether a driver can encode it.
+    /// Whether a driver can encode the tensor map.
     pub fn is_possible(&self) -> bool {
         let rank = self.extents.len();
         let sizes = self.extents.iter().all(|&n| (1..=u32::MAX as usize).contains(&n));
@@ -34,7 +34,7 @@ impl TensorMap {
         (2..=MAP_RANK).contains(&rank) && self.strides.len() == rank - 1 && sizes && strides && tile
     }
 
-    /// Bytes of a copy, including elements out of bounds.
+    /// Bytes of shared memory that a copy of one box fills, including elements out of bounds.
     pub fn bytes(&self) -> u32 {
         self.tile.iter().product::<u32>() * 2
     }

@@ -7,15 +7,15 @@ use crate::space::{Space, SpaceArguments, SpaceClass, SpaceParams};
 use thalweg_ir::DType;
 use thalweg_kernel::{AccessGeometry, Body};
 
-/// First operand number of regions of scratch memory.
+/// Operand number of the first scratch region; regions follow the operands.
 pub const SCRATCH: u16 = 0x8000;
 
 params! {
     /// Kernel arguments of a body.
     pub struct BodyParams(domain: &SpaceClass, body: &Body) filled by BodyArguments {
-        /// Arguments of domain and accesses.
+        /// Kernel arguments of the domain and its accesses.
         space: SpaceParams = flat(|layout| SpaceParams::declare(layout, domain)),
-        /// Scalars of the body.
+        /// Scalar arguments of the body.
         scalars: Vec<Scalar> = each(body.scalars as usize, Scalar::declare),
         /// Reciprocals of the scalars that the body divides by ([`divisors`]).
         reciprocals: Vec<Scalar> = each(divisors(body).len(), Scalar::declare),
@@ -23,12 +23,12 @@ params! {
 }
 
 impl BodyParams {
-    /// Kernel argument of a scalar.
+    /// Kernel argument with a scalar.
     pub fn scalar(&self, scalar: u16) -> Slot {
         self.scalars[scalar as usize].slot()
     }
 
-    /// Kernel argument of the reciprocal of a scalar that the body divides by.
+    /// Kernel argument with the reciprocal of a scalar; `None` where the body does not divide by it.
     pub fn reciprocal(&self, body: &Body, scalar: u16) -> Option<Slot> {
         let at = divisors(body).iter().position(|d| d.0 == scalar)?;
         Some(self.reciprocals[at].slot())

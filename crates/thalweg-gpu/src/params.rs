@@ -22,7 +22,7 @@
 use crate::ir::{Expr, Kind, Layout, Name, Slot, Statement, Type};
 use crate::maps::MAP_WORDS;
 
-/// Kernel argument that is known at each run.
+/// Kernel argument whose value is known only at each run.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum RuntimeArgument {
     /// Address of an operand, plus an offset in bytes.
@@ -57,13 +57,13 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Arguments of a layout, all of them zero.
+    /// Words of a layout's arguments, all of them zero.
     pub fn new(layout: &Layout) -> Arguments {
         Arguments { words: vec![0; layout.words()], patches: vec![] }
     }
 }
 
-/// An argument or a group of arguments, with the type of its values.
+/// Kernel argument or group of kernel arguments, with the type of its values.
 pub trait Params {
     /// Type of the values: a number, a runtime argument, or a struct for a group.
     type Values;
@@ -118,7 +118,7 @@ pub fn flat<P>(declare: impl FnOnce(&mut Layout) -> P) -> impl FnOnce(&mut Layou
     move |layout| layout.flat(declare)
 }
 
-/// Defines argument types: name, kind, type of the value, and how it is written.
+/// Defines the types of kernel arguments: name, kind, type of the value, and how it is written to words.
 macro_rules! arguments {
     ($($(#[$meta:meta])* $name:ident: $kind:ident, $Values:ty, |$value:ident, $word:ident, $out:ident| $fill:expr;)*) => {$(
         $(#[$meta])*
@@ -160,7 +160,7 @@ arguments! {
     OptionalAddress: Address, Option<RuntimeArgument>, |value, word, out| out.patches.extend(value.map(|value| (word, value)));
     /// Address of the fault slot; the value is whether a fault may be reported.
     FaultAddress: Fault, bool, |value, word, out| out.patches.extend(value.then_some((word, RuntimeArgument::Fault)));
-    /// Base of an access.
+    /// Base of an access: an address or an offset.
     Base: Base, AccessBase, |value, word, out| match value {
         AccessBase::Address(address) => out.patches.push((word, address)),
         AccessBase::Offset(offset) => out.words[word] = offset as u64,
@@ -173,9 +173,9 @@ arguments! {
     U64: U64, usize, |value, word, out| out.words[word] = value as u64;
     /// Stride or offset in elements.
     Stride: I64, isize, |value, word, out| out.words[word] = value as u64;
-    /// Condition.
+    /// Condition, 0 or 1.
     Flag: Flag, bool, |value, word, out| out.words[word] = u64::from(value);
-    /// Divisor ([`crate::space::divisor`]).
+    /// Precomputed divisor of an index ([`crate::space::divisor`]).
     Divisor: Divisor, [u64; 2], |value, word, out| out.words[word..][..2].copy_from_slice(&value);
     /// Scalar, or the reciprocal of one.
     Scalar: Scalar, RuntimeArgument, |value, word, out| out.patches.push((word, value));
@@ -191,7 +191,7 @@ arguments! {
 pub struct Padding;
 
 impl Padding {
-    /// Adds the padding.
+    /// Adds the padding to a layout.
     pub fn declare(layout: &mut Layout) -> Padding {
         layout.align();
         Padding
@@ -207,13 +207,13 @@ impl Params for Padding {
 /// Base of an access: address of its operand, or offset of its first element where it has none.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum AccessBase {
-    /// Address of the first element, known at each run.
+    /// Address of the access's first element, known at each run.
     Address(RuntimeArgument),
-    /// Offset in elements.
+    /// Offset of the first element, for an access without an operand.
     Offset(isize),
 }
 
-/// Declares an operand at the address in an argument.
+/// Declares an operand whose address is in kernel argument `param`.
 pub fn operand(name: impl Into<Name>, ty: Type, param: Slot) -> Statement {
     Statement::Operand { name: name.into(), ty, param }
 }
@@ -238,13 +238,13 @@ macro_rules! params {
         }
 
         impl $Params {
-            /// Declares the arguments in their order.
+            /// Declares the arguments of the group in their order.
             pub fn declare(layout: &mut $crate::ir::Layout, $($shape: $Shape),*) -> $Params {
                 $(let $field = $crate::params::params!(@declare layout, $field, $Kind $(, $declare)?);)*
                 $Params { $($field),* }
             }
 
-            /// Arguments of a program, with their layout.
+            /// Kernel arguments for a program, with their layout and names.
             #[allow(dead_code, reason = "unused by a group, which the params of its kernel declare")]
             pub fn new($($shape: $Shape),*) -> ($Params, $crate::ir::Layout) {
                 let mut layout = $crate::ir::Layout::named();
@@ -254,7 +254,7 @@ macro_rules! params {
         }
 
         impl $Arguments {
-            /// Words of a launch.
+            /// Words of a launch with these values.
             #[allow(dead_code, reason = "unused by a group, which the arguments of its kernel fill")]
             pub fn fill(self, $($shape: $Shape),*) -> $crate::params::Arguments {
                 let mut layout = $crate::ir::Layout::unnamed();

@@ -25,7 +25,7 @@ const MAX_TERMS: usize = 1 << 24;
 /// `columns` columns of `depth`), or transposed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Side {
-    /// Whether rows are contiguous, and not columns.
+    /// Whether the matrix is stored by rows (its rows are contiguous), and not by columns.
     pub transposed: bool,
     /// Leading dimension: elements from one stored column to the next.
     pub leading: usize,
@@ -58,10 +58,10 @@ pub struct Product {
     pub result: Side,
 }
 
-/// A product with the offsets of its launches.
+/// Library GEMM with the operand offsets of each of its launches.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Launches {
-    /// Product of each launch.
+    /// Product that each launch computes.
     pub product: Product,
     /// Offsets of each launch, in bytes from the beginnings of `a`, `b` and `c`.
     pub places: Vec<[i64; 3]>,

@@ -13,18 +13,18 @@ use thalweg_kernel::{Access, AccessGeometry, IndexMap, dims};
 /// Stride of an access along the lane dimension, whose neighbouring points a thread takes as a vector.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Inner {
-    /// Stride 1: lanes are neighbours in memory.
+    /// Stride 1: the lanes of a thread read neighbouring elements.
     Unit,
-    /// Stride 0: all lanes read one element.
+    /// Stride 0: all lanes of a thread read one element.
     Zero,
-    /// Any other stride.
+    /// Any other stride: the lanes of a thread read elements that are apart.
     Any,
 }
 
 /// Addressing mode of an access.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Addressing {
-    /// By strides.
+    /// Access by strides.
     Strided {
         /// Stride along the dimension of lanes.
         inner: Inner,
@@ -52,14 +52,14 @@ pub struct SpaceClass {
     pub addressing: Vec<Addressing>,
 }
 
-/// Domain of a launch with its sizes.
+/// Domain of a launch: its class key, with sizes and strides.
 #[derive(Clone, Debug)]
 pub struct Space {
-    /// Class key: the properties that decide the source.
+    /// Class key of the domain: the properties that decide the source.
     pub class: SpaceClass,
-    /// Extents of the kept dimensions, then of those of the row.
+    /// Extents of the dimensions: those that enumerate rows, then those of a row.
     pub extents: Vec<usize>,
-    /// Offset of the first element, and stride of each dimension, for each access.
+    /// For each access: offset of the first element, and stride of each dimension, in elements.
     pub steps: Vec<(isize, Vec<isize>)>,
     maps: Vec<Option<std::sync::Arc<IndexMap>>>,
 }
@@ -195,7 +195,7 @@ impl SpaceClass {
         if self.wide { [size as u64, 0] } else { divisor(size) }
     }
 
-    /// Values of an index map's arguments.
+    /// Values of the arguments of an index map's views.
     fn views(&self, map: &IndexMap) -> Vec<ViewArguments> {
         let view = |(view, mask): (&View, Option<&[(i64, i64)]>)| {
             let dim = |d: usize| ViewDimArguments {
@@ -287,7 +287,7 @@ params! {
     pub struct SpaceParams(class: &SpaceClass) filled by SpaceArguments {
         /// Size of each dimension; that of lanes is counted in vectors.
         dims: Vec<Divisor> = each(class.rank(), Divisor::declare),
-        /// Arguments of each access.
+        /// Kernel arguments of each access.
         accesses: Vec<AccessParams> =
             |layout| layout.each(class.addressing.len(), |layout, k| AccessParams::declare(layout, class, k)),
     }
@@ -296,7 +296,7 @@ params! {
 params! {
     /// Kernel arguments of an access.
     pub struct AccessParams(class: &SpaceClass, access: usize) filled by AccessArguments {
-        /// Address of the first element; its offset for an access without an operand.
+        /// Address of the first element. For an access without an operand: offset of the first element.
         base: Base,
         /// Stride along each dimension; none for an access through an index map.
         strides: Vec<Stride> = each(if class.levels(access).is_empty() { class.rank() } else { 0 }, Stride::declare),
@@ -313,7 +313,7 @@ params! {
     pub struct ViewParams(rank: u8, masked: bool) filled by ViewArguments {
         /// Offset of the view's first element.
         offset: Stride,
-        /// Dimensions of the view.
+        /// Kernel arguments of the view's dimensions.
         dims: Vec<ViewDimParams> = each(rank.into(), |layout| ViewDimParams::declare(layout, masked)),
     }
 }
@@ -321,9 +321,9 @@ params! {
 params! {
     /// Kernel arguments of a dimension of a view.
     pub struct ViewDimParams(masked: bool) filled by ViewDimArguments {
-        /// Size of the dimension.
+        /// Size of the dimension of the view.
         size: Divisor,
-        /// Stride of the dimension.
+        /// Stride of the dimension, in elements of the next view or of memory.
         stride: Stride,
         /// Bounds of the mask along the dimension.
         bounds: Option<BoundsParams> = optional(masked, BoundsParams::declare),

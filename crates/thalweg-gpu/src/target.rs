@@ -24,7 +24,7 @@ pub struct Capabilities {
 /// Properties of a chip.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chip {
-    /// Its name, for people.
+    /// Name of the chip, for people.
     pub name: String,
     /// Version of the instruction set, for the compiler and for people: compute capability 9.0 is 90.
     pub sm: u32,
@@ -46,7 +46,7 @@ pub struct Chip {
     pub bandwidth: f64,
     /// Maximum clock of a multiprocessor, in cycles a nanosecond.
     pub clock: f64,
-    /// Maximum size of a launch's argument, in bytes.
+    /// Maximum bytes of a launch's arguments.
     pub arguments: usize,
     /// Number of fault slots that are allocated at a time. A launch that may meet an out-of-range index takes one,
     /// until its result is checked.
@@ -64,9 +64,9 @@ impl Chip {
     }
 }
 
-/// The device that lowering plans for.
+/// Device that lowering plans for.
 pub trait Target {
-    /// The device's name, for errors.
+    /// Name of the device, for errors.
     fn device(&self) -> &str;
 
     /// Properties of the chip.

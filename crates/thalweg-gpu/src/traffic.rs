@@ -15,19 +15,19 @@ const PRIVATE: u64 = 64 << 10;
 /// Rows and columns of a block's tile of a matrix product.
 const PRODUCT_TILE: usize = 64;
 
-/// Index space of a pass.
+/// Iteration domain of a pass, with the accesses in it.
 #[derive(Clone, Copy)]
 pub struct Domain<'a> {
-    /// Extents of the dimensions.
+    /// Extents of the dimensions, rows first.
     pub extents: &'a [usize],
-    /// Number of dimensions that number rows.
+    /// Number of leading dimensions that enumerate rows.
     pub kept: usize,
-    /// Geometry of each access.
+    /// Geometry of each access: base and strides in the dimensions.
     pub at: &'a [AccessGeometry],
 }
 
 impl<'a> Domain<'a> {
-    /// Domain of a row kernel.
+    /// Iteration domain of a row kernel.
     pub fn of(g: &'a RowGeometry) -> Domain<'a> {
         Domain { extents: &g.extents, kept: g.kept, at: &g.accesses }
     }
@@ -62,7 +62,7 @@ fn nests(body: &Body, domain: Domain<'_>, loads: &[(usize, bool)], written: bool
     })
 }
 
-/// Bytes read by fused passes: each element once where it stays cached.
+/// Bytes that fused passes read from memory. An element that stays cached counts once.
 fn read(bodies: &[&Body], domain: Domain<'_>) -> u64 {
     let Some(first) = bodies.first() else { return 0 };
     let mut all: Vec<(usize, bool)> = bodies.iter().flat_map(|b| loads(b)).collect();
@@ -81,7 +81,7 @@ fn written(body: &Body, domain: Domain<'_>) -> u64 {
     own.map(|s| &body.accesses[s.access as usize]).map(|a| points(a.per_row) * a.dtype.size() as u64).sum()
 }
 
-/// Traffic of a map.
+/// Memory traffic of a map.
 pub fn map(body: &Body, extents: &[usize], at: &[AccessGeometry]) -> Moved {
     let domain = Domain { extents, kept: extents.len(), at };
     Moved { read: read(&[body], domain), written: written(body, domain), ..Moved::default() }
@@ -118,7 +118,7 @@ pub fn staged(
         moved.read += loads(body).iter().filter_map(|l| buffer(l.0)).sum::<u64>();
         moved.written += body.stores.iter().filter_map(|s| buffer(s.access as usize)).sum::<u64>();
         let results: u64 = body.folds.iter().map(|f| rows * body.dtype(f.node).size() as u64).sum();
-        // The folds of the last fused pass are stored as states.
+        // The folds of the last fused pass store states instead of partial results.
         let states = near.contains(&number) && number + 1 == near.end;
         let parts = if chunks > 1 && !states { chunks as u64 } else { 0 };
         // Results are stored where a later pass reads them.
@@ -128,12 +128,12 @@ pub fn staged(
     moved
 }
 
-/// Traffic of scratch memory: `bytes` that one launch writes and another one reads.
+/// Memory traffic of scratch memory: `bytes` that one launch writes and another one reads.
 pub fn scratch(bytes: u64) -> Moved {
     Moved { read: bytes, written: bytes, ..Moved::default() }
 }
 
-/// Traffic of a matrix product: each block of the result reads its rows and columns.
+/// Memory traffic of a matrix product: each tile of the result reads its rows of A and its columns of B.
 pub fn product(g: &MatmulGeometry, size: usize) -> Moved {
     let batches: usize = g.batch.iter().map(|d| d.0).product();
     let read = g.m * g.k * g.n.div_ceil(PRODUCT_TILE) + g.k * g.n * g.m.div_ceil(PRODUCT_TILE);

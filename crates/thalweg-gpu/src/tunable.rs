@@ -6,7 +6,7 @@
 //! shares no code that differs.
 
 thalweg_ir::tunables! {
-    /// Thresholds of `thalweg-gpu`. Each value gives right results, strict kernels the same bits.
+    /// Thresholds of `thalweg-gpu`. Results are right for all values, and of strict kernels the same to the bit.
     pub struct GpuTunables of "thalweg-gpu" {
         /// Maximum 32-bit registers per thread for the elements of a row that are held between passes; half as many in
         /// blocks of more than 512 threads, and where several blocks hold a row.

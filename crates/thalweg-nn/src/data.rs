@@ -11,12 +11,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use thalweg::{Device, Element, Tensor, bf16, f16, set_default_device};
 
-/// Error of a sample that could not be made.
+/// Error of a sample that the dataset could not make.
 #[derive(Debug)]
 pub struct SampleError {
     /// Index of the sample.
     pub index: usize,
-    /// Cause.
+    /// Cause of the error.
     pub source: Box<dyn StdError + Send + Sync>,
 }
 
@@ -126,7 +126,7 @@ macro_rules! tuples {
 }
 tuples!((A 0, B 1), (A 0, B 1, C 2), (A 0, B 1, C 2, D 3));
 
-/// Dataset whose samples a function makes; see [`samples`].
+/// Dataset that makes its samples by a function; see [`samples`].
 pub struct Samples<F> {
     len: usize,
     f: F,
@@ -305,7 +305,7 @@ fn mix(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Sample order and batch size of an epoch.
+/// Sample order and batch size of an epoch, with its dataset.
 struct Work<D> {
     dataset: Arc<D>,
     order: Vec<usize>,
@@ -320,7 +320,7 @@ impl<D: Dataset> Work<D> {
     }
 }
 
-/// Iterator over the batches of an epoch. A batch that fails yields its error; later batches still come.
+/// Iterator over the batches of an epoch. A batch that fails yields its error, and iteration continues.
 pub struct Epoch<D: Dataset> {
     work: Arc<Work<D>>,
     next: usize,
@@ -357,15 +357,15 @@ type BatchResult<B> = std::thread::Result<Result<B, SampleError>>;
 
 /// Queue shared by the worker threads of an epoch and its consumer.
 struct Desk<B> {
-    /// Next batch that no worker has claimed.
+    /// Number of the next batch that no worker has claimed.
     next: usize,
-    /// Workers may make batches with numbers below this.
+    /// Number below which workers may make batches.
     limit: usize,
     made: BTreeMap<usize, BatchResult<B>>,
     stopped: bool,
 }
 
-/// Worker threads of an epoch.
+/// Worker threads of an epoch, with the queue that they share.
 struct Crew<D: Dataset> {
     work: Arc<Work<D>>,
     desk: Arc<(Mutex<Desk<D::Batch>>, Condvar)>,

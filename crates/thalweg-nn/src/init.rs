@@ -22,7 +22,7 @@ pub enum Gain {
 }
 
 impl Gain {
-    /// The factor.
+    /// Factor by which the gain scales the initial weights.
     pub fn value(self) -> f64 {
         match self {
             Gain::Linear => 1.0,
@@ -176,13 +176,13 @@ pub(crate) fn biases(size: usize, inputs: usize) -> Tensor {
     crate::leaf::new(uniform([size], -bound, bound))
 }
 
-/// Ones as a parameter.
+/// Parameter of ones.
 #[track_caller]
 pub(crate) fn ones(shape: impl Into<Shape>) -> Tensor {
     crate::leaf::new(Tensor::ones(shape))
 }
 
-/// Zeros as a parameter.
+/// Parameter of zeros.
 #[track_caller]
 pub(crate) fn zeros(shape: impl Into<Shape>) -> Tensor {
     crate::leaf::new(Tensor::zeros(shape))

@@ -46,18 +46,18 @@ impl NamePath {
 /// Role of a tensor in the module that holds it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Changed by training, through gradients.
+    /// Tensor that training changes, through its gradient.
     Parameter,
-    /// Part of the state but not trained, such as the running statistics of a normalization.
+    /// Tensor that is part of the state but not trained, such as the running statistics of a normalization.
     Buffer,
-    /// Computed from the options of the module: moved and converted with the rest, but not part of the state.
+    /// Tensor that is computed from the module's options: moved and converted with the rest, but not part of the state.
     Constant,
 }
 
 /// Mutable item of a module.
 #[non_exhaustive]
 pub enum Slot<'a> {
-    /// A tensor.
+    /// Tensor of the module, with its role.
     Tensor(Kind, &'a mut Tensor),
     /// Training or evaluation mode.
     Mode(&'a mut Mode),
@@ -398,7 +398,7 @@ fn load<M: Module + ?Sized>(module: &mut M, state: &StateDict, strict: bool) -> 
     Ok(report)
 }
 
-/// Identities of the parameters whose names are accepted, and the number of these names.
+/// Ids of the parameters whose names are accepted by `matches`, and the number of these names.
 fn matching<M: Module>(module: &M, mut matches: impl FnMut(&str) -> bool) -> (HashSet<TensorId>, usize) {
     let (mut ids, mut count) = (HashSet::new(), 0);
     module.visit(&mut NamePath::root(), &mut |name, kind, tensor| {

@@ -120,7 +120,7 @@ impl LoadReport {
         self.mistakes.count == 0
     }
 
-    /// An error with all lines if a name was not loaded.
+    /// Returns an error with a line for each name that was not loaded.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if self.is_complete() {
             Ok(())
@@ -143,7 +143,7 @@ impl fmt::Display for LoadReport {
     }
 }
 
-/// List of errors that stays readable with hundreds of entries.
+/// List of error messages that stays readable with hundreds of entries.
 #[derive(Clone, Debug, Default)]
 struct Mistakes {
     text: String,

@@ -5,12 +5,12 @@ use crate::{Device, Error};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// Kind of devices, declared by its crate. Names of its devices are `kind:number`.
+/// Kind of device, declared by the crate that implements it. Names of its devices are `kind:number`.
 #[derive(Clone, Copy, Debug)]
 pub struct Backend {
-    /// First part of the names of its devices, such as "cuda".
+    /// First part of the device names, such as "cuda".
     pub kind: &'static str,
-    /// Number of devices of this machine. Opens none of them.
+    /// Function that counts the devices of this machine; it opens none of them.
     pub count: fn() -> usize,
     /// Whether the first device exists and can be used. Fast where there is none.
     ///

@@ -37,77 +37,79 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Operations recorded.
+    /// Number of operations recorded.
     operations,
-    /// Segments cut and executed.
+    /// Number of segments cut and executed.
     segments,
-    /// Segments that failed. Their live results hold the error, or were computed by another run (`segments_rerun`).
+    /// Number of segments that failed. Their live results hold the error, or were computed by another run
+    /// (`segments_rerun`).
     failed_segments,
     /// Failed segments that were run again: without the failed operations, or with one kernel per operation if only the
     /// plan failed.
     segments_rerun,
-    /// Plans found by a search.
+    /// Number of plans found by a search.
     plans_made,
     /// Operations added to kernel candidates by searches: a measure of search effort.
     plan_visits,
-    /// Components of segments that reused the plan of an equal component, without a search.
+    /// Number of components of segments that reused the plan of an equal component, without a search.
     components_reused,
-    /// Components of segments whose search started from known plans of others.
+    /// Number of components of segments whose search started from known plans of others.
     components_seeded,
-    /// Plans replaced by a better one from a background search.
+    /// Number of plans replaced by a better one from a background search.
     plans_improved,
-    /// Segments whose plan was already in memory.
+    /// Number of segments whose plan was already in memory.
     plans_found,
-    /// Plans loaded from the disk cache, neither searched for nor in memory.
+    /// Number of plans loaded from the disk cache.
     plans_loaded,
-    /// Segments executed before a plan had been searched for (tier 0).
+    /// Number of segments executed before a plan had been searched for (tier 0).
     cold_starts,
     /// Segments executed with the fastest of several measured plans (tier 2); the other planned ones used a plan from a
     /// search (tier 1).
     autotuned_runs,
-    /// Calibrations of devices.
+    /// Number of calibrations of devices.
     calibrations,
-    /// Plans instantiated for concrete sizes (addresses, strides, programs) for the first time.
+    /// Number of plans instantiated for concrete sizes (addresses, strides, programs) for the first time.
     instances_made,
-    /// Plans whose measurement against others was completed.
+    /// Number of plans whose measurement against others was completed.
     autotuned,
-    /// Completed measurements in which another plan was faster.
+    /// Number of completed measurements in which another plan was faster.
     autotuned_replaced,
-    /// Live results that were not written, because nobody had read them yet.
+    /// Number of live results that were not written, because nobody had read them yet.
     values_deferred,
     /// Values that were not written, including those dropped for a backward pass, and were read after all: each was
     /// computed by a separate run.
     values_recomputed,
-    /// Results written only because a backward pass will read them or values computed from them.
+    /// Number of results written only because a backward pass will read them or values computed from them.
     values_saved,
-    /// Bytes of these results.
+    /// Bytes of the results that `values_saved` counts.
     saved_bytes,
-    /// Results that a backward pass needs and that were not written: it recomputes them.
+    /// Number of results that a backward pass needs and that were not written: it recomputes them.
     values_dropped,
-    /// Operations recorded again to recompute such results. They count as operations, too.
+    /// Number of operations recorded again to recompute dropped results. They count as `operations`, too.
     operations_recomputed,
-    /// Host functions called within a program (`HostOp`).
+    /// Number of calls of host functions within a program (`HostOp`).
     host_calls,
-    /// Library functions of a device called instead of host functions (Fourier transforms by cuFFT, decompositions by
-    /// cuSOLVER).
+    /// Number of calls of a device's library functions instead of host functions (Fourier transforms by cuFFT,
+    /// decompositions by cuSOLVER).
     library_calls,
-    /// Kernels compiled.
+    /// Number of kernels compiled.
     programs_compiled,
-    /// Kernels whose machine code was loaded from the disk cache.
+    /// Number of kernels whose machine code was loaded from the disk cache.
     programs_loaded,
     /// Nanoseconds spent compiling.
     compile_ns,
     /// Nanoseconds spent planning.
     plan_ns,
-    /// Kernels launched.
+    /// Number of kernels launched.
     kernels,
-    /// Launches issued to a GPU: functions, or graphs of them. A kernel may take several.
+    /// Number of launches issued to a GPU: functions, or graphs of them. A kernel may take several.
     device_launches,
-    /// Kernels executed by generic ones of a GPU, because they had not been compiled. They count as kernels, too.
+    /// Number of kernels that a GPU's generic kernels (interpreters) executed, because they had not been compiled. They
+    /// count as `kernels`, too.
     generic_kernels,
-    /// Graphs created from repeated launches.
+    /// Number of graphs created from repeated launches.
     graphs_made,
-    /// Graphs launched; each counts as one device launch.
+    /// Number of graphs launched. Each counts as one of `device_launches`.
     graph_runs,
     /// Bytes of distinct elements read by kernels, counted per kernel.
     bytes_read,
@@ -128,9 +130,9 @@ counters! {
     bytes_between_devices,
     /// Number of waits inserted in a GPU queue for another one.
     queue_waits,
-    /// Outputs that reused the memory of an input after its last use.
+    /// Number of outputs that reused the memory of an input after its last use.
     reused_in_place,
-    /// Launches that recomputed values to stay below a memory limit. They count as kernels, too.
+    /// Number of launches that recomputed values to stay below a memory limit. They count as `kernels`, too.
     recomputed_launches,
 }
 

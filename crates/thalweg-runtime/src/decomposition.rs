@@ -10,7 +10,7 @@ pub enum DecompositionKind {
     /// L and U of `A = P L U` in one matrix, and for each row of `L U` the index of its row of A, as a number of the
     /// dtype.
     Lu,
-    /// X of `A X = B`.
+    /// Solution X of `A X = B`.
     Solve,
     /// Inverse of A.
     Inverse {
@@ -21,12 +21,12 @@ pub enum DecompositionKind {
     Determinant,
     /// Sign and logarithm of the magnitude of A's determinant.
     LogDeterminant,
-    /// Q and R of A.
+    /// QR decomposition: Q and R of A.
     Qr {
         /// Whether Q is square; otherwise it has as many columns as the smaller dimension of A.
         complete: bool,
     },
-    /// U, S and `Vᵀ` of A, singular values in descending order.
+    /// Singular value decomposition: U, S and `Vᵀ` of A, singular values in descending order.
     Svd {
         /// Whether U and V are square; otherwise they have as many columns as there are singular values.
         full: bool,
@@ -37,7 +37,7 @@ pub enum DecompositionKind {
     Symmetric,
     /// Eigenvalues of a symmetric A, ascending; only the lower half is read.
     SymmetricValues,
-    /// X of `A X = B` for a triangular A; the other half is treated as zero.
+    /// Solution X of `A X = B` for a triangular A, whose other half is treated as zero.
     Triangular {
         /// Whether A is upper triangular.
         upper: bool,
@@ -63,28 +63,28 @@ pub struct Decomposition {
     pub columns: usize,
 }
 
-/// Cause for which a matrix has no decomposition.
+/// Reason why a matrix has no decomposition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unfit {
     /// Index of a pivot that is 0.
     Pivot(usize),
     /// Order of a leading minor that is not positive.
     Minor(usize),
-    /// Row with NaN or infinity in a matrix that must be positive definite.
+    /// Index of a row with NaN or infinity, in a matrix that must be positive definite.
     Row(usize),
     /// NaN or infinity in the matrix.
     NotFinite,
-    /// Iteration without convergence.
+    /// Iteration that does not converge.
     NoEnd,
-    /// Index of a diagonal element of a triangle that is 0.
+    /// Index of a diagonal element of a triangular matrix that is 0.
     Diagonal(usize),
 }
 
-/// Maximum number that fits in the cause field of an [`Unfit`] word.
+/// Maximum number that fits in the field for the reason in an [`Unfit`] word.
 const MAX_CODE: u64 = (1 << 28) - 1;
 
 impl Unfit {
-    /// Code of the cause in a word. Of two causes for one matrix, the one with the larger code is reported.
+    /// Code of the reason in a word. Of two reasons for one matrix, the one with the larger code is reported.
     pub const fn code(self) -> u64 {
         match self {
             Unfit::NoEnd => 1,
@@ -113,7 +113,7 @@ impl Unfit {
         Some((matrix as usize, unfit))
     }
 
-    /// Word that reports this cause for a matrix.
+    /// Word that reports this reason for matrix number `matrix`.
     pub fn word(self, matrix: usize) -> u64 {
         let number = match self {
             Unfit::Pivot(n) | Unfit::Minor(n) | Unfit::Row(n) | Unfit::Diagonal(n) => n as u64,

@@ -48,7 +48,7 @@ pub trait Program: Send + Sync + Debug {
 /// Properties of a compiled kernel.
 #[derive(Clone, Debug, Default)]
 pub struct ProgramInfo {
-    /// Engine that executes it: "avx512", "avx2", "tile", "nvrtc sm_90", …
+    /// Engine that executes the kernel: "avx512", "avx2", "tile", "nvrtc sm_90", …
     pub engine: String,
     /// Size of the machine code in bytes.
     pub code_bytes: usize,
@@ -112,7 +112,7 @@ pub struct Batch {
     pub timing: Option<Arc<dyn Timing>>,
 }
 
-/// Device: memory, and programs that run on it.
+/// Device: allocates memory, compiles programs, and runs them.
 pub trait Device: Any + Send + Sync + Debug {
     /// Name of the device as in `THALWEG_DEVICE`: "cpu", "cuda:0".
     fn name(&self) -> &str;

@@ -33,7 +33,7 @@ pub struct Variable {
     pub inner: bool,
 }
 
-/// Permitted values of a variable.
+/// Values that a variable permits.
 #[derive(Clone, Copy, Debug)]
 enum Allowed {
     /// One of these words, ignoring case.
@@ -69,7 +69,7 @@ pub enum Value {
     Numbers(Vec<u32>),
     /// Path of a file or folder.
     Path(PathBuf),
-    /// Text that is not interpreted.
+    /// Text whose meaning is left to the reader of the variable.
     Text(String),
 }
 
@@ -263,7 +263,7 @@ impl Variable {
         self.parse(Some(&text)).map_err(|mistake| Mistake { name, ..mistake })
     }
 
-    /// Name that is set, current or former, and its text. Empty variables count as not set.
+    /// Name that is set (current or former), with its text. Empty variables count as not set.
     fn raw(&self, get: &dyn Fn(&str) -> Option<OsString>) -> Option<(&'static str, OsString)> {
         let mut names = std::iter::once(self.name).chain(self.former);
         names.find_map(|name| get(name).filter(|text| !text.is_empty()).map(|text| (name, text)))
@@ -458,7 +458,7 @@ impl fmt::Display for Unknown {
     }
 }
 
-/// All mistakes in the environment.
+/// All variables in the environment with invalid values.
 pub fn mistakes() -> Vec<Mistake> {
     ALL.iter().filter_map(|v| v.read().err()).collect()
 }

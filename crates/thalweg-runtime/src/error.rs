@@ -18,26 +18,26 @@ pub enum Error {
         in_use: usize,
         /// The device's limit, if set.
         limit: Option<usize>,
-        /// The device.
+        /// Name of the device.
         device: String,
     },
     /// A kernel could not be compiled for the device.
     Compile {
-        /// The device.
+        /// Name of the device.
         device: String,
         /// Message of the compiler.
         message: String,
     },
     /// The device rejected a request or failed.
     Device {
-        /// The device.
+        /// Name of the device.
         device: String,
         /// Message of the device.
         message: String,
     },
     /// A file could not be read or written, or its content is invalid.
     File {
-        /// The file.
+        /// Path of the file.
         path: String,
         /// Description of the problem.
         message: String,
@@ -75,7 +75,7 @@ pub enum Error {
     },
     /// The value depends on a segment that failed.
     Failed(
-        /// Cause of that failure.
+        /// Error of that segment.
         Arc<Error>,
     ),
 }

@@ -1,6 +1,6 @@
 //! Huge pages for large host memory that is about to be written for the first time.
 
-/// Minimum size for which huge pages are requested.
+/// Minimum bytes of a block for which huge pages are requested.
 const LARGE: usize = 4 << 20;
 
 /// Announces that all of these bytes are about to be written, so that the system may back fresh memory by huge pages

@@ -16,7 +16,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-/// Source of a pool's blocks: the device's own allocator.
+/// Allocator of the blocks of a pool: that of the device.
 pub trait Memory: Send + Sync {
     /// Allocates a block of `bytes` bytes, aligned to 64; `None` if out of memory.
     fn obtain(&self, bytes: usize) -> Option<Block>;
@@ -28,7 +28,8 @@ pub trait Memory: Send + Sync {
     /// the device's queues up to its last uses.
     unsafe fn release(&self, block: Block, bytes: usize);
 
-    /// Waits needed if the queue with a number, or that of the calling thread, used a block with these last uses.
+    /// Tells whether queue number `queue` (or the calling thread's) would have to wait before it uses a block with
+    /// these last uses.
     fn when(&self, points: &Points, queue: Option<usize>) -> When {
         let _ = (points, queue);
         When::Now
@@ -45,11 +46,11 @@ pub struct MemoryStats {
     pub in_use: usize,
     /// Maximum of `in_use`.
     pub peak: usize,
-    /// Bytes allocated from the device, in use or kept for reuse.
+    /// Bytes allocated from the device, in use or free for reuse.
     pub reserved: usize,
     /// Number of allocations.
     pub allocations: u64,
-    /// Allocations served from kept blocks.
+    /// Number of allocations that reused a free block.
     pub recycled: u64,
     /// Maximum bytes in use, if limited.
     pub limit: Option<usize>,
@@ -57,7 +58,7 @@ pub struct MemoryStats {
 
 const CLASSES: usize = 512;
 
-/// Maximum number of kept blocks checked for one without waits.
+/// Maximum number of free blocks that are examined for one that needs no wait.
 const LOOKED_AT: usize = 16;
 /// Maximum number of kept blocks of a class that all require waits, and of their bytes, at which a new block is
 /// allocated instead of waiting. The copy of the next input then overlaps uses of previous ones, and a host that runs
@@ -65,7 +66,7 @@ const LOOKED_AT: usize = 16;
 const MAX_BUSY_BLOCKS: usize = 3;
 const MAX_BUSY_BYTES: usize = 1 << 30;
 
-/// Pool of recycled blocks of one device.
+/// Memory pool of one device, with its free blocks.
 pub struct Pool {
     device: String,
     memory: Box<dyn Memory>,
@@ -79,12 +80,12 @@ pub struct Pool {
     limit: AtomicUsize,
 }
 
-/// Unowned block of a device's memory.
+/// Block of device memory that no buffer owns.
 #[derive(Debug)]
 pub struct Block {
     /// Start address.
     pub start: NonNull<u8>,
-    /// Last uses of the block in the queues of its device.
+    /// Last use of the block in each queue of its device.
     pub last: Points,
 }
 
@@ -92,13 +93,13 @@ pub struct Block {
 unsafe impl Send for Block {}
 
 impl Block {
-    /// Creates a block without uses in any queue.
+    /// Creates a block that no queue has used.
     pub fn unused(start: NonNull<u8>) -> Block {
         Block { start, last: [0; QUEUES] }
     }
 }
 
-/// Time from which memory may be used, given its previous uses.
+/// Time at which memory may be used, given its previous uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum When {
     /// Immediately: no wait is needed.
@@ -124,7 +125,7 @@ pub struct Allocation {
 enum Owner {
     /// The pool, which takes the memory back as a block of this class.
     Pool(Arc<Pool>, usize),
-    /// The allocation that contains the memory.
+    /// Allocation that contains this memory as a part.
     Whole(Buffer),
     /// Other code, which frees the memory itself.
     Foreign,
@@ -195,7 +196,7 @@ impl fmt::Debug for Allocation {
     }
 }
 
-/// Size class of a number of bytes, and the bytes of a block of that class.
+/// Size class of an allocation of `bytes` bytes, and the bytes of a block of that class.
 fn class_of(bytes: usize) -> Option<(usize, usize)> {
     const MAX_POWER_OF_TWO_BYTES: usize = 1 << 20;
     let bytes = bytes.max(64);
@@ -273,7 +274,7 @@ impl Pool {
         Ok(Arc::new(Allocation { start, bytes, uses, owner: Owner::Pool(self.clone(), class) }))
     }
 
-    /// Block of a class: a kept one, or one allocated from the device.
+    /// Takes a block of a class: a free one, or one allocated from the device.
     fn block(&self, (class, size): (usize, usize), limit: usize, queue: Option<usize>) -> Option<Block> {
         let is_full = || self.reserved.load(Relaxed).saturating_add(size) > limit;
         if let Some(block) = self.take_free((class, size), is_full(), queue) {
@@ -312,7 +313,7 @@ impl Pool {
         Some(list.remove(found))
     }
 
-    /// Error for one or several allocations that do not fit.
+    /// Error for an allocation that does not fit.
     fn out_of_memory(&self, requested: usize) -> Error {
         let stats = self.stats();
         Error::OutOfMemory { requested, in_use: stats.in_use, limit: stats.limit, device: self.device.clone() }
@@ -331,7 +332,7 @@ impl Pool {
         self.peak.store(self.in_use.load(Relaxed), Relaxed);
     }
 
-    /// Frees all kept blocks except those whose last use is not enqueued yet.
+    /// Frees all free blocks to the device, except those whose last use is not enqueued yet.
     pub fn trim(&self) {
         for class in 0..CLASSES {
             let blocks = std::mem::take(&mut *self.lock(class));

@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Maximum number of queues of a device, which are numbered from 0.
 pub const QUEUES: usize = 8;
 
-/// Last use in each queue, by ticket; 0 if there is none.
+/// Ticket of the last use in each queue; 0 if there is none.
 pub type Points = [u64; QUEUES];
 
-/// Last uses of a buffer.
+/// Tickets of the last uses of a buffer in the queues of its device.
 #[derive(Debug, Default)]
 pub struct Uses {
     /// Ticket and queue of the last write: ticket times [`QUEUES`] plus queue. 0 if unwritten.
@@ -24,7 +24,7 @@ pub struct Uses {
 }
 
 impl Uses {
-    /// Uses of memory whose previous owner used it last at `points`.
+    /// Uses of new memory whose previous owner used it last at `points`.
     pub fn before(points: Points) -> Uses {
         Uses { written: AtomicU64::new(0), last: points.map(AtomicU64::new) }
     }
@@ -46,7 +46,7 @@ impl Uses {
         self.last[queue].fetch_max(ticket, Relaxed);
     }
 
-    /// Records a write in a queue.
+    /// Records a write in a queue, by its ticket.
     pub fn write(&self, queue: usize, ticket: u64) {
         self.used(queue, ticket);
         self.written.store(ticket * QUEUES as u64 + queue as u64, Relaxed);

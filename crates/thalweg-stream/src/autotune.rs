@@ -21,18 +21,19 @@ use thalweg_runtime::{Timing, count};
 
 /// Minimum number of runs of a segment before its autotuning begins.
 const FIRST_RUNS: u64 = 8;
-/// Minimum run time worth measuring, in nanoseconds. Below, clock and launch overhead are as long.
+/// Minimum run time, in nanoseconds, at which measuring pays: shorter runs take about as long as reading the clock and
+/// launching.
 const SHORTEST_NS: u64 = 20_000;
-/// Estimated nanoseconds that the planner takes to name other plans, per ten operations.
+/// Estimated time, in nanoseconds per ten operations, that the planner takes to find alternative plans.
 const NAMING_NS: u64 = 500_000;
-/// Additional nanoseconds where naming other plans compiles kernels for a GPU.
+/// Additional nanoseconds where alternative plans must be compiled for a GPU.
 const NAMING_ON_GPU_NS: u64 = 200_000_000;
 /// Sampling interval on a GPU: one run in this many is timed while the plan has not run for long enough, since events
 /// in its queue have a cost.
 const SAMPLE: u64 = 32;
 /// Polling interval: one run in this many asks the device for finished timings.
 const ASK: u64 = 8;
-/// Maximum number of runs with pending timings; beyond, the next runs are not timed.
+/// Maximum number of runs whose timings are pending. Beyond it, runs are not timed.
 const MAX_PENDING_TIMINGS: usize = 64;
 /// Maximum number of plans that compete with the current one.
 pub(crate) const MAX_ALTERNATIVES: usize = 4;
@@ -40,10 +41,10 @@ pub(crate) const MAX_ALTERNATIVES: usize = 4;
 const ROUNDS: usize = 9;
 /// Maximum slowdown against the best median at which a plan still competes after three runs.
 const GIVE_UP: f64 = 1.15;
-/// Ratio of times below which a plan counts as faster.
+/// Maximum ratio of times at which a plan counts as faster.
 const MARGIN: f64 = 0.97;
 
-/// State of the autotuning of one plan. `P` is a runnable plan: with its programs.
+/// State of the autotuning of one plan. `P` is a plan with its programs, ready to run.
 pub(crate) struct Autotuning<P> {
     /// Whether the autotuning is finished: the plan stays, or `winner` runs instead.
     decided: AtomicBool,
@@ -55,9 +56,9 @@ struct Course<P> {
     runs: u64,
     /// Total nanoseconds of all runs.
     total: u64,
-    /// Nanoseconds spent on naming other plans, and on the extra time of slower ones.
+    /// Nanoseconds spent on finding alternative plans, and on the extra time of slower ones.
     spent: u64,
-    /// Competing plans; the first is the plan itself.
+    /// Competing plans; the first is the current plan.
     tried: Vec<Tried<P>>,
     turn: usize,
     /// Number of runs since the last timed one.
@@ -67,7 +68,7 @@ struct Course<P> {
 }
 
 struct Tried<P> {
-    /// Runnable plan; `None` for the plan that the autotuning is about.
+    /// Plan that is ready to run; `None` for the current plan.
     ready: Option<Arc<P>>,
     predicted: u64,
     warm: bool,
@@ -115,7 +116,7 @@ impl<P> Autotuning<P> {
         self.decided.load(Relaxed) || self.locked().runs >= FIRST_RUNS
     }
 
-    /// Winning plan, if it is not the plan itself.
+    /// Winning plan; `None` if it is the current one, or there is none yet.
     pub fn winner(&self) -> Option<&Arc<P>> {
         self.winner.get()
     }
@@ -177,7 +178,7 @@ impl<P> Autotuning<P> {
         false
     }
 
-    /// Names other plans once the segment has run for long enough. Returns whether there are any.
+    /// Finds alternative plans once the segment has run for long enough. Returns whether there are any.
     fn begin(&self, c: &mut Course<P>, share: f64, naming_ns: u64, name: impl FnOnce() -> Named<P>) -> bool {
         // With an unlimited budget, which the fuzzer sets, naming happens at once.
         let at_once = share.is_infinite();
@@ -199,7 +200,7 @@ impl<P> Autotuning<P> {
             return false;
         }
         let tried = |ready, predicted, warm| Tried { ready, predicted, warm, ns: vec![], given_up: false };
-        // The plan itself needs no warm-up run if it has run before.
+        // The current plan needs no warm-up run if it has run before.
         c.tried.push(tried(None, named.own, c.runs > 0));
         c.tried.extend(named.others.into_iter().map(|(r, ps)| tried(Some(r), ps, false)));
         true
@@ -281,9 +282,9 @@ impl<P> Autotuning<P> {
 
 /// Plans of one segment that compete in an autotuning.
 pub(crate) struct Named<P> {
-    /// Predicted picoseconds of the plan itself.
+    /// Predicted picoseconds of the current plan.
     pub own: u64,
-    /// Other plans, each with its predicted picoseconds.
+    /// Alternative plans, each with its predicted picoseconds.
     pub others: Vec<(Arc<P>, u64)>,
 }
 
@@ -315,7 +316,8 @@ impl<P> Tried<P> {
 }
 
 impl<P> Course<P> {
-    /// Index of the next candidate that was not dropped, if the budget allows a trial; else of the leader.
+    /// Index of the next plan to run: of a candidate that was not dropped if the budget allows a trial, else of the
+    /// leader.
     fn next(&mut self, share: f64) -> usize {
         let n = self.tried.len();
         let leader = self.leader();
@@ -340,7 +342,7 @@ impl<P> Course<P> {
         leads.filter(|&k| !self.tried[k].ns.is_empty()).min_by_key(|&k| self.tried[k].median()).unwrap_or(0)
     }
 
-    /// Drops hopeless candidates. Returns whether all measurements are complete.
+    /// Drops candidates that can no longer win. Returns whether all measurements are complete.
     fn is_over(&mut self) -> bool {
         let best = self.tried.iter().filter(|t| t.ns.len() >= 3).filter_map(|t| t.median()).min();
         for t in self.tried.iter_mut().filter(|t| t.ns.len() >= 3) {

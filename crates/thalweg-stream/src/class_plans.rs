@@ -6,7 +6,7 @@ use crate::tunable::TUNABLES;
 use std::sync::{Arc, Mutex, MutexGuard};
 use thalweg_fusion::Plan;
 
-/// Plans of one size class of a pattern, the preferred one last.
+/// Plans for one size class of a pattern, the preferred one last.
 #[derive(Default)]
 pub(crate) struct ClassPlans {
     /// Plans, the newest last. There are several only where sizes broke an assumption of an older plan, or where
@@ -20,7 +20,7 @@ impl ClassPlans {
         self.locked().clone()
     }
 
-    /// Makes a plan the newest of the class, so that sizes seen later try it first.
+    /// Makes a plan the preferred one of the class, which sizes seen later try first.
     pub fn prefer(&self, plan: &Arc<Plan>) {
         let mut plans = self.locked();
         plans.retain(|p| **p != **plan);

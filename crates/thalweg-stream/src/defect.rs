@@ -42,7 +42,7 @@ pub(crate) fn error(message: String, segment: Option<(DeviceRef, &Segment<'_>)>)
     Error::Internal { message, report }
 }
 
-/// Text of a panic's payload.
+/// Text of a panic, from its payload.
 pub(crate) fn said(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().cloned();
     text.or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string())).unwrap_or_default()

@@ -26,7 +26,7 @@ use std::sync::{Arc, OnceLock};
 use thalweg_fusion::{BitSet, OwnedSegment};
 use thalweg_runtime::{Error, count};
 
-/// Number of recipes made by a guess whose values were dropped unread, and of those whose values somebody read.
+/// Numbers of recipes made by a guess: those whose values were dropped unread, and those of which a value was read.
 static GUESSED: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
 
 /// Whether results without history, neither read nor dropped unread before, may be deferred. True while most such
@@ -42,14 +42,14 @@ static RECIPE_INPUT_BYTES: AtomicUsize = AtomicUsize::new(0);
 /// Recipe for unwritten results: the segment, its inputs, and the plan that writes all its live results.
 pub(crate) struct Recipe {
     pub device: DeviceRef,
-    /// Mode and stream id with which the segment was recorded.
+    /// Mode and stream id that the segment was recorded with.
     pub recorded: (Mode, u32),
     pub segment: OwnedSegment,
     pub sizes: Vec<i64>,
     pub sites: Box<[(u32, Site)]>,
     pub entry: Arc<Entry>,
     pub inputs: Vec<Arc<Value>>,
-    /// Operations whose results were deferred; `history` is notified of their reads.
+    /// Operations whose results were deferred. Their reads are reported to `history`.
     pub deferred: BitSet,
     pub history: Arc<History>,
     /// Bytes of inputs that only this recipe keeps alive.

@@ -13,10 +13,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use thalweg_runtime::{Check, Error, FailedCheck};
 
-/// Conversion of a failure that a launch reported into an error.
+/// Function that converts a failure reported by a launch into an error.
 pub type FailureToError = Box<dyn Fn(FailedCheck) -> Error + Send + Sync>;
 
-/// Conversion of the failures that all launches reported into an error; `None` if they do not concern the result.
+/// Function that converts the failures reported by all launches into an error; `None` if they do not concern the
+/// result.
 type FailuresToError = Box<dyn Fn(&[FailedCheck]) -> Option<Error> + Send + Sync>;
 
 /// Pending check of a run in which an index may be out of range, or of a call whose matrix may be unfit.
@@ -24,7 +25,7 @@ pub(crate) struct DeferredCheck {
     check: Arc<dyn Check>,
     to_error: FailuresToError,
     outcome: OnceLock<Result<(), Error>>,
-    /// Whether somebody has received the error.
+    /// Whether a caller has received the error.
     reported: AtomicBool,
 }
 
@@ -35,7 +36,7 @@ impl std::fmt::Debug for DeferredCheck {
 }
 
 impl DeferredCheck {
-    /// Check whose report `to_error` turns into an error.
+    /// Check whose failure `to_error` converts into an error.
     pub fn new(
         check: Arc<dyn Check>,
         to_error: impl Fn(&[FailedCheck]) -> Option<Error> + Send + Sync + 'static,
@@ -75,7 +76,7 @@ pub(crate) struct DeferredChecks {
 }
 
 impl DeferredChecks {
-    /// Checks of results; none if there is nothing to check.
+    /// Checks of results; `None` if there is nothing to check.
     pub fn new(own: Option<Arc<DeferredCheck>>, inherited: Vec<Arc<DeferredCheck>>) -> Option<Arc<DeferredChecks>> {
         (own.is_some() || !inherited.is_empty()).then(|| Arc::new(DeferredChecks { own, inherited }))
     }

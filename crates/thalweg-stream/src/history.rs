@@ -8,7 +8,7 @@ use crate::tunable::TUNABLES;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
-/// Read history of one pattern's live results, by operation.
+/// Read history of one pattern's live results, indexed by operation.
 #[derive(Debug)]
 pub(crate) struct History(Vec<Fate>);
 
@@ -48,7 +48,7 @@ impl Watch {
         Watch { history: history.clone(), operation: operation as u32, read: AtomicBool::new(false) }
     }
 
-    /// Records that the value was read, or is an argument.
+    /// Records that the value was read, or used as an argument.
     pub fn read(&self) {
         if !self.read.swap(true, Relaxed) {
             self.history.0[self.operation as usize].read.store(true, Relaxed);

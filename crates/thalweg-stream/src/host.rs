@@ -18,7 +18,7 @@ use thalweg_runtime::{Buffer, Check, Error, count};
 /// memory are passed as zeroed slices. For the others it returns the bytes, in order.
 type Function = Box<dyn FnOnce(Vec<Option<&mut [u8]>>) -> Result<Vec<Vec<u8>>, Error> + Send>;
 
-/// Device implementation of a host function.
+/// Implementation of a host function on the device.
 pub struct OnDevice {
     /// Operands, computed first. The results inherit their deferred checks, without a wait.
     pub operands: Vec<Arc<Value>>,
@@ -45,7 +45,7 @@ pub struct Caller {
 /// Storage of the results, with their deferred checks.
 type Results = (Vec<Storage>, Option<Arc<DeferredChecks>>);
 
-/// One call of a host function, shared by its results.
+/// Call of a host function, shared by its results.
 struct Call {
     caller: Caller,
     device: DeviceRef,

@@ -22,7 +22,7 @@ use thalweg_fusion::{BitSet, Segment, Subgraph, ValueId};
 use thalweg_ir::{Arg, Op};
 use thalweg_runtime::Error;
 
-/// Failed segment and what is left of its inputs and results.
+/// Failed segment, and those of its inputs and results that still exist.
 pub(crate) struct Failure<'a> {
     pub device: DeviceRef,
     pub mode: Mode,
@@ -35,7 +35,7 @@ pub(crate) struct Failure<'a> {
     pub values: &'a [Arc<Value>],
 }
 
-/// Values that a run of a part of a failed segment starts from.
+/// Values that a run of part of a failed segment may start from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Source {
     /// Inputs of the segment only.
@@ -44,7 +44,7 @@ enum Source {
     Results,
 }
 
-/// Outcomes of the results of a failed segment.
+/// Outcomes of the results of a failed segment, after the failing operation was found.
 #[derive(Default)]
 pub(crate) struct Sorted {
     /// Error of each operation that could not be computed.
@@ -149,7 +149,7 @@ impl Failure<'_> {
         matches!(self.values[i].state(), Some(Ok(_)))
     }
 
-    /// These operations and all their ancestors, down to the inputs or to values that are resolved.
+    /// Closure of these operations under ancestors, down to the inputs or to values that are resolved.
     fn ancestors(&self, of: impl Iterator<Item = usize>, from: Source) -> BitSet {
         let mut all = BitSet::new(self.segment.ops.len());
         let is_computed = |i: usize| from == Source::Inputs || !self.is_there(i);

@@ -9,7 +9,7 @@ use thalweg_runtime::environment::{self, Value};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum MatmulPrecision {
-    /// Operands and accumulators are f32.
+    /// Full precision: operands and accumulators are f32.
     #[default]
     Highest,
     /// Operands may be rounded to TF32 (10 mantissa bits instead of 23) where the device has units for that;

@@ -19,7 +19,7 @@ use thalweg_runtime::Error;
 #[derive(Clone, Copy)]
 pub(crate) struct Outside<'a> {
     pub device: DeviceRef,
-    /// Mode and stream id with which the segment was recorded.
+    /// Mode and stream id that the segment was recorded with.
     pub recorded: (Mode, u32),
     pub segment: Segment<'a>,
     /// Call sites of the segment's gathers and scatters.

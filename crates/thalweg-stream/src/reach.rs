@@ -8,7 +8,7 @@ use thalweg_fusion::{BitSet, Instance, Plan};
 use thalweg_ir::{Arg, Op, RelOp, Shape};
 use thalweg_kernel::Kernel;
 
-/// Gather or scatter of a segment.
+/// Gather or scatter of a segment, by index.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Indexed {
     /// Index of the operation.

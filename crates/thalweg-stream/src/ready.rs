@@ -25,7 +25,7 @@ use thalweg_ir::{Arg, RelOp, Shape};
 use thalweg_kernel::Moved;
 use thalweg_runtime::{Error, Program, granted};
 
-/// Instance with its programs.
+/// Instance of a plan with its programs, ready to run.
 pub(crate) struct Ready {
     pub plan: Arc<Plan>,
     /// Plans of this size class. Autotuning promotes a faster plan, so that sizes seen later try it first.
@@ -35,7 +35,7 @@ pub(crate) struct Ready {
     pub classes: Arc<ScalarClasses>,
     /// Tier of the plan. At tier 0 it is provisional: the plan store is asked on each run.
     pub tier: Tier,
-    /// Autotuning of this instance: measures whether another plan is faster for these sizes.
+    /// Autotuning of this instance: measures whether another plan is faster for its sizes.
     pub autotuning: Autotuning<Ready>,
     /// Schedules of the instance: order of launches and memory of results.
     pub memory: Memory,
@@ -43,7 +43,7 @@ pub(crate) struct Ready {
     pub traffic: Traffic,
     /// Dependences of each result, computed on first use.
     reach: OnceLock<Arc<Reach>>,
-    /// Instance of the plan that ran before this one, which competes with it.
+    /// Instance of the plan that ran before this one; it competes with this one.
     earlier: Option<Arc<Ready>>,
     /// Whether the plan store must be asked before each run: it has another instance by now, or will soon.
     outdated: AtomicBool,
@@ -92,7 +92,7 @@ struct Schedules {
 struct CachedSchedule {
     /// Bytes of each input that only the segment holds.
     own: Box<[usize]>,
-    /// Memory limit that the schedule was made for, in bytes; `None` for the unlimited schedule.
+    /// Memory limit in bytes that the schedule was made for; `None` for no limit.
     room: Option<usize>,
     schedule: Arc<Numbered>,
 }
@@ -178,7 +178,7 @@ impl Ready {
         self.reach.get_or_init(|| Arc::new(Reach::new(&self.plan, &self.instance, ops, inputs, shape)))
     }
 
-    /// Whether the plan store must be asked before it runs.
+    /// Whether the plan store must be asked before the instance runs.
     #[inline]
     pub fn is_outdated(&self) -> bool {
         self.outdated.load(Relaxed)
@@ -189,12 +189,12 @@ impl Ready {
         self.outdated.store(true, Relaxed);
     }
 
-    /// Whether it runs only until a search has found a plan.
+    /// Whether the instance runs only until a search has found a plan.
     pub fn is_provisional(&self) -> bool {
         self.tier.number() == 0
     }
 
-    /// Competing plans for the same segment, instantiated, with predicted times.
+    /// Alternative plans for the same segment, instantiated, with their predicted times.
     pub fn others(&self, device: DeviceRef, segment: Segment<'_>) -> Named<Ready> {
         let costs = costs(device);
         let own = self.instance.time(&costs, footprint(&segment));
@@ -238,7 +238,7 @@ impl Ready {
 }
 
 impl Ready {
-    /// Traffic of a launch of a step; `in_place`: an output reuses an input's memory.
+    /// Memory traffic of the launch of a step; `in_place`: an output reuses an input's memory.
     pub fn moved(&self, step: usize, in_place: bool) -> Moved {
         let steps = self.traffic.0.get_or_init(|| self.programs.iter().map(|_| Default::default()).collect());
         *steps[step][in_place as usize]

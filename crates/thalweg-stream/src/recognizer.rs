@@ -14,7 +14,7 @@ use std::sync::Arc;
 use thalweg_fusion::BitSet;
 use thalweg_ir::RelOp;
 
-/// Plan stored at a node, for one set of live-outs.
+/// Plan that is stored at a node, for one set of live-outs.
 pub(crate) struct CachedPlan {
     /// Live-outs that the plan writes.
     pub live: BitSet,
@@ -31,11 +31,11 @@ struct Node {
     /// Index of the successor that was seen first, which is compared first; 0 for none (node 0 is a root, which
     /// succeeds nothing).
     usual: u32,
-    // Boxed: most nodes have none, and a node is visited per operation.
+    // Boxed: most nodes have no other successors, and a node is visited per operation.
     #[expect(clippy::box_collection)]
     others: Option<Box<HashMap<RelOp, u32>>>,
     known: Vec<CachedPlan>,
-    /// Decisions about values that only a tape holds. Boxed: most nodes have none.
+    /// Decisions about values that only a gradient tape holds. Boxed: most nodes have none.
     #[expect(clippy::box_collection)]
     decisions: Option<Box<Vec<Arc<Decision>>>>,
     /// Whether the stream is cut as soon as this node is reached, because a loop repeats here.
@@ -100,7 +100,7 @@ impl Recognizer {
         self.nodes[self.at as usize].cut = true;
     }
 
-    /// Plan with index `at` at the current node.
+    /// Plan number `at` of the current node.
     pub fn known_at(&self, at: usize) -> &CachedPlan {
         &self.nodes[self.at as usize].known[at]
     }
@@ -148,7 +148,7 @@ mod tests {
         RelOp { op: Op::Element(e), dtype, rank: 2, attr: 0, args: RelOp::pack(&[RelArg::op(1)]) }
     }
 
-    /// Node reached after these operations.
+    /// Node that is reached after these operations.
     fn at(r: &mut Recognizer, mode: usize, ops: &[RelOp]) -> u32 {
         r.restart(mode);
         for o in ops {

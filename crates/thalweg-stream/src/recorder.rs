@@ -40,24 +40,24 @@ static NEXT_EPOCH: AtomicU64 = AtomicU64::new(1);
 /// Reason for a cut, which determines the results that are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wanted {
-    /// Everything live: somebody waits for all of it.
+    /// All live results: somebody waits for them.
     All,
-    /// The value that is read.
+    /// A value that is read.
     Value {
-        /// Epoch of the segment that it was recorded in.
+        /// Epoch of the segment that the value was recorded in.
         epoch: u64,
-        /// Index of its operation in that segment.
+        /// Index of the value's operation in that segment.
         index: u32,
     },
-    /// No result yet: a loop repeats, or much memory waits.
+    /// No result yet: the cut is due to a repeating loop, or to much waiting memory.
     Nothing,
 }
 
-/// Shapes of results, and dtypes and layouts of inputs. A [`Segment`] borrows them, and they are not stored while
-/// recording.
+/// Shapes of results, and dtypes and layouts of inputs, which a [`Segment`] borrows. They are computed at a cut, not
+/// stored while recording.
 type Laid = (Vec<Shape>, Vec<(DType, View)>);
 
-/// A recorded operation.
+/// Operation as it was recorded.
 #[derive(Clone, Debug)]
 pub struct RecordedOp {
     /// The operation.
@@ -70,12 +70,12 @@ pub struct RecordedOp {
     pub args: Vec<RecordedArg>,
 }
 
-/// An argument of a recorded operation.
+/// Argument of a recorded operation.
 #[derive(Clone, Debug)]
 pub enum RecordedArg {
-    /// A tensor's value.
+    /// Value of a tensor.
     Value(Arc<Value>),
-    /// A scalar encoded by [`thalweg_ir::Scalar::to_bits`].
+    /// Scalar, encoded by [`thalweg_ir::Scalar::to_bits`].
     Scalar(u64),
 }
 
@@ -376,7 +376,7 @@ impl Recorder {
         own.filter_map(|v| v.state()).flatten().map(|s| s.buffer.bytes()).sum()
     }
 
-    /// Whether no pending value here is held outside of the recorder.
+    /// Whether nobody outside of the recorder holds a pending value.
     pub fn is_unwanted(&self) -> bool {
         self.values.iter().all(|v| Arc::strong_count(v) == 1)
     }

@@ -94,7 +94,7 @@ impl Decision {
         fits && *live == self.live && *kept == self.kept && *dying == self.dying && *self.sizes == *sizes
     }
 
-    /// Recipes of the dropped values, each with its operation, from `values` and `inputs` of the segment.
+    /// Recipes of the dropped values, each with its operation's index, from `values` and `inputs` of the segment.
     pub(crate) fn recipes(
         &self,
         device: DeviceRef,
@@ -120,7 +120,7 @@ impl Decision {
     }
 }
 
-/// Recipe of a dropped value.
+/// Recipe of one dropped value.
 #[derive(Debug)]
 struct LeftValue {
     device: DeviceRef,

@@ -45,7 +45,7 @@ pub(crate) fn tiers<T>(f: impl FnOnce() -> T) -> (T, Vec<TierRun>) {
     (out, TIERS.replace(outer).unwrap_or_default())
 }
 
-/// Records the tier of a run, if requested.
+/// Records the tier of a run, if a caller collects tiers.
 pub(crate) fn ran(run: impl FnOnce() -> TierRun) {
     TIERS.with_borrow_mut(|t| {
         if let Some(runs) = t {
@@ -54,7 +54,7 @@ pub(crate) fn ran(run: impl FnOnce() -> TierRun) {
     });
 }
 
-/// Records a segment at its cut, if requested.
+/// Records a segment at its cut, if a caller collects segments.
 pub(crate) fn cut(segment: impl FnOnce() -> OwnedSegment) {
     SEGMENTS.with_borrow_mut(|s| {
         if let Some(segments) = s {
@@ -63,17 +63,17 @@ pub(crate) fn cut(segment: impl FnOnce() -> OwnedSegment) {
     });
 }
 
-/// Whether times of launches are requested.
+/// Whether a caller collects the times of launches.
 pub(crate) fn is_timed() -> bool {
     COLLECTED.with_borrow(|c| c.is_some()) || TIMES.with_borrow(|t| t.is_some())
 }
 
-/// Whether explanations are requested.
+/// Whether a caller collects explanations.
 pub(crate) fn is_explained() -> bool {
     COLLECTED.with_borrow(|c| c.is_some())
 }
 
-/// Report for the segment about to run, if requested.
+/// Report of the segment that is about to run, if a caller collects explanations.
 pub(crate) fn begin(f: impl FnOnce() -> SegmentReport) -> Option<SegmentReport> {
     COLLECTED.with_borrow(|c| c.is_some()).then(f)
 }
@@ -99,7 +99,7 @@ pub(crate) fn report(
     report
 }
 
-/// Completes the report with the outcome of the run and stores it.
+/// Completes a report with the outcome of the run, and stores it.
 pub(crate) fn end(report: Option<SegmentReport>, ready: &Ready, outcome: &Result<Run, Error>) {
     TIMES.with_borrow_mut(|t| {
         if let (Some(times), Ok(run)) = (t, outcome) {

@@ -16,7 +16,7 @@ use thalweg_kernel::Moved;
 use thalweg_kernel::reference::{self, Array};
 use thalweg_runtime::{Allocation, Buffer, Device, Error, Program, Timing, count, trace};
 
-/// Record of a run: facts that do not follow from the plan alone.
+/// Record of a run: facts that the plan alone does not determine.
 #[derive(Default)]
 pub(crate) struct Run {
     /// Schedule that ran; `None` before the run.
@@ -38,7 +38,7 @@ pub(crate) struct Run {
 /// launch of [`Ahead`].
 const TIMED: usize = 8;
 
-/// Requested timing of a run.
+/// Timing that is requested of a run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Timed {
     /// No timing.
@@ -53,7 +53,7 @@ struct Running<'a> {
     device: &'a dyn Device,
     inputs: &'a mut [Option<Arc<Value>>],
     cells: Vec<Option<Buffer>>,
-    /// Arena, held as long as launches need it.
+    /// Arena of the intermediates, held as long as launches need it.
     arena: Option<Buffer>,
     /// Number of launches that have run.
     finished: usize,

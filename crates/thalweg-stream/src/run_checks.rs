@@ -44,7 +44,7 @@ impl Inherited {
     }
 }
 
-/// Pending report of a run's out-of-range indices, with the data for its error message.
+/// Pending check for out-of-range indices of a run, with the data for its error message.
 pub(crate) struct PendingIndexCheck {
     pub check: Arc<dyn Check>,
     /// Index of the step that each launch runs.

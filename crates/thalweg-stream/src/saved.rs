@@ -20,7 +20,7 @@ use thalweg_runtime::{Error, count};
 /// Origin of a plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Origin {
-    /// Plan cached in memory.
+    /// Plan in memory.
     Memory,
     /// Plan on disk, saved for these sizes.
     Disk,
@@ -34,7 +34,7 @@ pub(crate) enum Origin {
     ColdStart,
 }
 
-/// Question to the planner: everything that a plan depends on.
+/// Question to the planner: all data that a plan depends on.
 #[derive(Clone, Copy)]
 pub(crate) struct Asked<'a> {
     pub device: DeviceRef,
@@ -59,19 +59,19 @@ pub(crate) struct Answer {
 }
 
 impl Asked<'_> {
-    /// Key of the plan and of all measurements of it.
+    /// Cache key of the plan, and of all measurements of it.
     pub fn key(&self) -> Key {
         let name = self.device.device().name();
         Key::of(&[name.as_bytes(), &question(&self.segment, self.costs, self.effort)])
     }
 
-    /// Key of the plan found by continuing a search that its budget had ended.
+    /// Cache key of the plan that is found by continuing a search which its budget had ended.
     fn further_key(&self) -> Key {
         let name = self.device.device().name();
         Key::of(&[b"further", name.as_bytes(), &question(&self.segment, self.costs, self.effort)])
     }
 
-    /// Key of the plan of its class.
+    /// Cache key of the plan of the size class, if the question is about a class.
     fn class_key(&self) -> Option<Key> {
         let asked = class_question(&self.segment, self.class?, self.costs, self.effort);
         Some(Key::of(&[self.device.device().name().as_bytes(), &asked]))
@@ -121,7 +121,7 @@ pub(crate) fn count_search(planned: &Planned) {
     });
 }
 
-/// Like [`plan`], with cache `cache`, if any.
+/// Like [`plan`], with `cache` as the disk cache, if any.
 pub(crate) fn plan_in(cache: Option<&Cache>, asked: Asked<'_>) -> Result<Answer, Error> {
     let Asked { device, segment, costs, effort, classes, .. } = asked;
     // Without fusion there is nothing to search.
@@ -155,7 +155,7 @@ pub(crate) fn save_better(asked: Asked<'_>, planned: &Planned) {
     }
 }
 
-/// Like [`save_better`], in cache `cache`.
+/// Like [`save_better`], with `cache` as the disk cache.
 pub(crate) fn save_better_in(cache: &Cache, asked: Asked<'_>, planned: &Planned) {
     cache.put(Kind::Plan, &asked.further_key(), &planned.to_bytes());
     if let Some(key) = asked.class_key() {
@@ -170,7 +170,7 @@ pub(crate) fn save_measured(asked: Asked<'_>, plan: &Plan) {
     }
 }
 
-/// Like [`save_measured`], in cache `cache`.
+/// Like [`save_measured`], with `cache` as the disk cache.
 pub(crate) fn save_measured_in(cache: &Cache, asked: Asked<'_>, plan: &Plan) {
     let bytes =
         Planned { plan: plan.clone(), time: 0, complete: true, visits: 0, parts: Default::default() }.to_bytes();

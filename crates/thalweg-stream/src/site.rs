@@ -6,9 +6,9 @@ use std::panic::Location;
 /// Transformation of the caller's index into the index of the recorded operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Counted {
-    /// Unchanged.
+    /// The index is recorded unchanged.
     Plain,
-    /// Negative indices were counted from the end of the axis.
+    /// Negative indices were resolved: they count from the end of the axis.
     FromEnd,
     /// Several indices were combined into one, -1 where any of them is out of range.
     Combined,
@@ -31,7 +31,7 @@ thread_local! {
     static NEXT: Cell<Option<Site>> = const { Cell::new(None) };
 }
 
-/// Sets the call site of the next such operation that this thread records.
+/// Sets the call site of the next gather, scatter or foreign operation that this thread records.
 #[inline]
 pub fn site(site: Site) {
     NEXT.set(Some(site));

@@ -46,7 +46,7 @@ struct Pattern {
     live: BitSet,
 }
 
-/// Plan store entry: everything known of one pattern.
+/// Entry of the plan store: all that is known of one pattern.
 pub(crate) struct Entry {
     mode: Mode,
     known: Mutex<EntryState>,
@@ -75,7 +75,7 @@ struct PlannedClass {
 
 /// State of the search for a class's plan.
 enum Search {
-    /// Search not requested yet; holds the number of occurrences of the class.
+    /// No search requested yet; holds the number of occurrences of the class.
     After(u32),
     /// Search requested; it runs in the background.
     Asked,
@@ -100,7 +100,7 @@ fn locked<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
     m.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// Size of the plan store.
+/// Numbers of entries in the plan store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlanStoreStats {
     /// Number of patterns.
@@ -165,7 +165,7 @@ pub(crate) fn entry(
     entry
 }
 
-/// Chosen plan and instance of a segment, with its programs if they exist already.
+/// Plan and instance that were chosen for a segment, with programs if they exist already.
 struct Chosen {
     plan: Arc<Plan>,
     instance: Instance,

@@ -16,7 +16,7 @@ pub const MAX_OPERANDS: usize = 8;
 /// Sequence of operations to record as one batch.
 #[derive(Debug)]
 pub struct Template {
-    /// Operations. Their scalar and empty arguments are valid; tensor arguments are in `links` instead.
+    /// Operations of the template. Their scalar and empty arguments are valid; tensor arguments are in `links` instead.
     pub(crate) ops: Vec<RelOp>,
     /// Shapes of the results of `ops`.
     pub(crate) shapes: Vec<Shape>,

@@ -80,7 +80,7 @@ impl Deref for TapeHandle {
     }
 }
 
-/// Recipe that recomputes results which were not written. A trait, so that values need not know how segments run.
+/// Recipe that recomputes results which were not written. It is a trait, so that values need not know how segments run.
 pub(crate) trait Recompute: std::fmt::Debug + Send + Sync {
     /// Computes the result of an operation of the segment, and its checks.
     fn make(&self, operation: usize) -> Remade;
@@ -130,7 +130,7 @@ pub(crate) struct LeftOver {
     pub recorded: Mutex<(u64, Vec<Option<u32>>)>,
 }
 
-/// Outcome of a value, with what is left to check and report.
+/// Outcome of a value, with its checks and the watch of its reads.
 #[derive(Debug)]
 struct Resolved {
     outcome: Result<Storage, Error>,
@@ -140,12 +140,12 @@ struct Resolved {
     watch: Option<Watch>,
 }
 
-/// Argument of an operation.
+/// Argument of an operation that is being recorded.
 #[derive(Clone, Copy)]
 pub enum Operand<'a> {
-    /// A tensor's value.
+    /// Value of a tensor.
     Value(&'a Arc<Value>),
-    /// A scalar encoded by [`thalweg_ir::Scalar::to_bits`], for the dtype it is computed in.
+    /// Scalar, encoded by [`thalweg_ir::Scalar::to_bits`] for the dtype that it is computed in.
     Scalar(u64),
 }
 
@@ -211,7 +211,7 @@ impl Value {
         &self.shape
     }
 
-    /// Size of its elements in bytes.
+    /// Number of bytes of the value's elements.
     pub(crate) fn nbytes(&self) -> usize {
         self.shape.numel() * self.dtype.size()
     }

@@ -111,7 +111,7 @@ impl Tensor {
         SliceMut(SlicePart { tensor: self, part })
     }
 
-    /// The tensor with a slice replaced by values that broadcast to the slice's shape.
+    /// Copy of the tensor with a slice replaced by values that broadcast to the slice's shape.
     #[track_caller]
     fn with_part(&self, name: &str, part: &ResolvedSlice, values: Operand<'_>) -> Tensor {
         let ranges = part.ranges(self.rank());

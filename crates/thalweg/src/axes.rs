@@ -67,7 +67,7 @@ impl Axes {
         axes
     }
 
-    /// Whether these are all axes, whatever the rank.
+    /// Whether the list stands for all axes (`..`), whatever the rank.
     pub(crate) fn is_all(&self) -> bool {
         self.all
     }
@@ -93,7 +93,7 @@ impl Axes {
         (out, self.count)
     }
 
-    /// The dimensions as a bit mask.
+    /// The dimensions as a bit mask, for a tensor of rank `rank`; `name` is the caller in error messages.
     #[track_caller]
     pub(crate) fn mask(&self, name: &str, rank: usize) -> u32 {
         let (axes, count) = self.of(name, rank);
@@ -149,7 +149,7 @@ impl From<()> for Sizes {
     }
 }
 
-/// A `usize` above `i64::MAX` becomes that, which no axis has.
+/// Converts an index to i64. A `usize` above `i64::MAX` becomes `i64::MAX`, which no axis has.
 fn saturated(index: i128) -> i64 {
     index.clamp(i64::MIN.into(), i64::MAX.into()) as i64
 }

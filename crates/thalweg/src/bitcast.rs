@@ -81,7 +81,7 @@ impl Tensor {
         self.bitcast(bits(own)).joined(parts, bits(wanted)).reshape(shape).bitcast(dtype)
     }
 
-    /// Each integer as `parts` narrower ones along the last axis, the lowest first.
+    /// Splits each integer into `parts` narrower ones along the last axis, the lowest bits first.
     fn parted(&self, parts: usize, to: DType) -> Tensor {
         let width = 8 * to.size();
         let part = |i: usize| if i == 0 { self.cast(to) } else { (self >> (i * width)).cast(to) };

@@ -163,7 +163,7 @@ impl Tensor {
         let (x, xp, fp) = (widened(&x), widened(xp), widened(fp));
         let (x0, x1) = (xp.gathered("interp", 0, &left), xp.gathered("interp", 0, &right));
         let (f0, f1) = (fp.gathered("interp", 0, &left), fp.gathered("interp", 0, &right));
-        // Clamped to the segment, so that values beyond the points are those of the ends.
+        // `x` is clamped to the segment, so that positions beyond the points get the values of the ends.
         let at = x.clamp(&x0, &x1);
         let width = &x1 - &x0;
         let flat = width.eq(0.0);
@@ -182,7 +182,7 @@ impl Tensor {
         (axis, n)
     }
 
-    /// The positions of samples in a shape that broadcasts against them.
+    /// Positions of samples, reshaped to broadcast against the samples along `axis`.
     #[track_caller]
     fn broadcast_positions(&self, name: &str, positions: &Tensor, axis: usize) -> Tensor {
         check_alike(name, self, positions);
@@ -194,7 +194,7 @@ impl Tensor {
         widened(positions).reshape(shape)
     }
 
-    /// The mean of every two neighbours.
+    /// Mean of every two neighbours along an axis.
     fn trapezoids(&self, axis: usize) -> Tensor {
         let x = widened(self);
         let count = x.dims()[axis].saturating_sub(1);

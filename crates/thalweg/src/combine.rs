@@ -22,7 +22,7 @@ use steps::{PartialComponent, put, weighted};
 use thalweg_ir::{COMPONENT, ElementOp, Loop, Op, REVERSE, ReduceOp, RegionNode, ScanOp};
 use thalweg_kernel::Along;
 
-/// A fold or scan with a user-defined combine.
+/// Fold or scan with a user-defined combine.
 #[derive(Clone)]
 pub(crate) struct Combined {
     pub of: Loop,
@@ -31,7 +31,7 @@ pub(crate) struct Combined {
 }
 
 impl Combined {
-    /// The built-in reduction and scan that the combine equals, if any.
+    /// Built-in reduction and scan that the combine equals, if any.
     fn plain(&self) -> Option<(ReduceOp, ScanOp)> {
         let region = self.of.region();
         let [RegionNode::Element { op, args }] = [region.nodes.get(*region.next.first()? as usize)?] else {
@@ -59,7 +59,7 @@ impl Combined {
         Combined { along, ..self.clone() }
     }
 
-    /// Records one component of the result, without a derivative.
+    /// Records component `number` of the result, without a derivative.
     fn component(&self, elements: &[Tensor], number: usize) -> Tensor {
         let args: Vec<Arg<'_>> = elements.iter().map(Arg::Tensor).collect();
         let (mut shape, component) = (*elements[0].shape(), (number as u32) << COMPONENT);
@@ -112,7 +112,7 @@ impl Combined {
         numbers.iter().map(one).collect()
     }
 
-    /// The linear recurrence `h_t = a_t·h_{t-1} + b_t`; its components have these numbers.
+    /// Records the linear recurrence `h_t = a_t·h_{t-1} + b_t`; `first` and `second` are the numbers of its components.
     fn recurrence(&self, a: &Tensor, b: &Tensor, [first, second]: [usize; 2]) -> Tensor {
         let elements =
             |a: &Tensor, b: &Tensor| if first == 0 { [a.clone(), b.clone()] } else { [b.clone(), a.clone()] };
@@ -168,7 +168,7 @@ impl Combined {
         )
     }
 
-    /// The gradients of the elements of a fold; `dy` are those of the components `numbers`.
+    /// Gradients of the elements `x` of a fold; `dy` are the gradients of the components `numbers` of its result.
     fn fold_gradients(&self, x: &[Tensor], numbers: &[usize], dy: &[Tensor]) -> Vec<Option<Tensor>> {
         if x.iter().chain(dy).any(Tensor::is_tracked) {
             return self.gradients_in_steps(x, numbers, dy);

@@ -206,7 +206,7 @@ fn common_shape(name: &str, a: &Tensor, b: &Tensor) -> Shape {
     shape
 }
 
-/// 1 or -1 by the sign, also of zeros; a constant for gradients.
+/// Sign of each element, 1 or -1, also of zeros; a constant for gradients.
 #[track_caller]
 fn sign_of(x: &Tensor) -> Tensor {
     x.signbit().where_(x.full_like(-1), 1.0)
@@ -218,13 +218,13 @@ fn odd(x: &Tensor, y: Tensor) -> Tensor {
     x.eq(0).where_(x, y)
 }
 
-/// Bounds beyond which functions use another formula, by dtype of computation.
+/// Bounds, by dtype of computation, beyond which functions use another formula.
 struct Limits {
-    /// Below it, `eˣ` does not overflow and `e⁻ˣ` does not underflow.
+    /// Magnitude of x below which `eˣ` does not overflow and `e⁻ˣ` does not underflow.
     exponent: f64,
-    /// Squares of magnitudes up to this do not overflow.
+    /// Maximum magnitude whose square does not overflow.
     large: f64,
-    /// Squares of magnitudes from this on are normal numbers.
+    /// Minimum magnitude whose square is a normal number.
     small: f64,
 }
 

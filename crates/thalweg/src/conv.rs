@@ -102,12 +102,12 @@ impl<const N: usize> ConvTranspose<N> {
     }
 }
 
-/// The last `N` sizes of weights.
+/// Kernel sizes of a convolution: the last `N` sizes of its weights.
 fn kernel_of<const N: usize>(weight: &Tensor) -> [usize; N] {
     weight.dims()[2..].try_into().expect("weights were checked to have that rank")
 }
 
-/// Adds a bias per channel in dimension 1 of a result; `axes` dimensions follow it.
+/// Adds a bias per channel to a result, whose channels are dimension 1 and are followed by `axes` dimensions.
 fn biased(sums: Tensor, bias: Option<&Tensor>, axes: usize) -> Tensor {
     match bias {
         Some(bias) => sums + bias.reshaped(joined(bias.dims(), &vec![1; axes])),
@@ -148,7 +148,7 @@ fn products<const N: usize>(x: &Tensor, weight: &Tensor, sweep: &Sweep<N>) -> Te
     let (terms, points) = (weight.dims()[2], sweep.out.iter().product::<usize>());
     let windows = sweep.windows(x);
     if groups == 1 && n > 1 && !TUNABLES.min_windows_of_sample.reached_by(points) {
-        // The windows of all samples as columns of one product.
+        // Windows of all samples become the columns of one matrix, for a single product.
         let rank = windows.rank();
         let order: Vec<usize> = (1..rank - N).chain([0]).chain(rank - N..rank).collect();
         let sums = weight.squeeze(0).matmul(&windows.permute(order).reshape([terms, n * points]));

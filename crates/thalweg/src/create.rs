@@ -49,7 +49,7 @@ impl Options {
         self.dtype.unwrap_or(DType::F32)
     }
 
-    /// Dtype and device of a tensor.
+    /// Dtype and device of a tensor, as options.
     pub(crate) fn of(x: &Tensor) -> Options {
         Options { dtype: Some(x.dtype()), device: x.device() }
     }
@@ -481,12 +481,12 @@ impl Tensor {
     }
 }
 
-/// The diagonal `k`, clamped to at most one diagonal outside the matrix.
+/// Diagonal number `k`, clamped to at most one diagonal outside the matrix.
 fn beyond(k: i64, rows: usize, columns: usize) -> i64 {
     k.clamp(-(rows as i64), columns as i64)
 }
 
-/// The dtype that a progression is computed in: f32 for bf16 and f16, else `dtype`.
+/// Dtype in which an arithmetic progression is computed: f32 for bf16 and f16, else `dtype`.
 pub(crate) fn wide(dtype: DType) -> DType {
     match dtype {
         DType::BF16 | DType::F16 => DType::F32,
@@ -499,7 +499,7 @@ pub(crate) fn iota(count: usize, dtype: DType, device: Device) -> Tensor {
     record0(device.0, Op::Iota, dtype, Shape::new(&[count]), None)
 }
 
-/// Row numbers as a column and column numbers as a row.
+/// Row numbers as a column vector, and column numbers as a row vector.
 fn indices(rows: usize, columns: usize, device: Device) -> (Tensor, Tensor) {
     (iota(rows, DType::I64, device).reshape([rows, 1]), iota(columns, DType::I64, device))
 }

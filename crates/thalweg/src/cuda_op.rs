@@ -247,7 +247,7 @@ impl CudaOp {
         outputs.iter().enumerate().map(one).collect()
     }
 
-    /// The interned source for operands and results of these dtypes.
+    /// Interned source for operands and results of these dtypes.
     fn interned(&self, x: &[Tensor], outputs: &[(Shape, DType)], launch: &CudaLaunch) -> Foreign {
         let kind = |n: &Scalar| if matches!(n, Scalar::Float(_)) { DType::F64 } else { DType::I64 };
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -280,7 +280,8 @@ fn runs_cuda(device: Device) -> bool {
     device.name().starts_with("cuda")
 }
 
-/// The values of the reference, checked against the declared shapes and dtypes.
+/// Computes the results by the Rust reference in place of the source; checks them against the declared shapes and
+/// dtypes.
 #[track_caller]
 fn in_place_of(name: &str, reference: &Reference, x: &[Tensor], outputs: &[(Shape, DType)]) -> Vec<Arc<Value>> {
     let made = reference(x);

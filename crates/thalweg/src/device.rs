@@ -210,10 +210,10 @@ fn fastest() -> Result<Device, Error> {
     Device::try_cpu()
 }
 
-/// The GPU of a name, opened once per process.
+/// Opens the GPU of that name, once per process.
 fn open(backend: &Backend, name: &str) -> Result<Device, Error> {
     static OPEN: Mutex<Vec<Device>> = Mutex::new(Vec::new());
-    // A panic while one is opened leaves the list intact.
+    // A panic while a GPU is opened leaves the list intact.
     let mut open = OPEN.lock().unwrap_or_else(|e| e.into_inner());
     if let Some(device) = open.iter().find(|d| d.name() == name) {
         return Ok(*device);

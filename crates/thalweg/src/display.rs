@@ -11,11 +11,11 @@ use std::fmt::{self, Write};
 
 /// Maximum number of digits after the decimal point, unless the format sets it.
 const PRECISION: usize = 4;
-/// Tensors with more elements are abridged.
+/// Maximum number of elements of a tensor that is printed whole; larger ones are abridged.
 const THRESHOLD: usize = 1000;
-/// Elements shown at each end of an abridged dimension.
+/// Number of elements shown at each end of an abridged dimension.
 const EDGE: usize = 3;
-/// Characters in a line.
+/// Maximum number of characters in a line.
 const WIDTH: usize = 75;
 
 impl fmt::Display for Tensor {
@@ -86,7 +86,7 @@ fn widest(words: &[String]) -> usize {
     words.iter().map(String::len).max().unwrap_or(0)
 }
 
-/// The first and last elements of each long dimension.
+/// Reduces each long dimension to its first and last elements, which are shown.
 fn edges(x: &Tensor) -> Tensor {
     let mut x = x.clone();
     for axis in 0..x.rank() {
@@ -121,7 +121,7 @@ fn texts<T: Element>(x: &Tensor) -> Result<Vec<String>, Error> {
     Ok(x.to_vec::<T>()?.into_iter().map(|v| format!("{v:?}")).collect())
 }
 
-/// Floats in one column layout.
+/// Formats floats in one column layout.
 fn floats(values: &[f64], dtype: DType, precision: usize) -> Vec<String> {
     let finite = || values.iter().filter(|v| v.is_finite());
     let sizes = || finite().map(|v| v.abs()).filter(|&v| v != 0.0);

@@ -13,7 +13,7 @@ use half::{bf16, f16};
 pub trait Element:
     Data<Elem = Self> + Copy + Send + Sync + PartialEq + std::fmt::Debug + 'static + sealed::Sealed
 {
-    /// The dtype.
+    /// Dtype of a tensor with these elements.
     const DTYPE: DType;
     /// The bytes of elements, as in device memory (host byte order).
     #[doc(hidden)]
@@ -98,7 +98,7 @@ mod sealed {
     note = "elements are f32, f64, bf16, f16, i8, i16, i32, i64, u8, u16, u32, u64 and bool; `Tensor::stack` puts tensors together"
 )]
 pub trait Data {
-    /// The element.
+    /// Type of the elements.
     type Elem: Element;
     /// Nesting depth; 0 for an element.
     #[doc(hidden)]

@@ -24,7 +24,7 @@ pub(crate) fn recorded_by(name: &'static str, counted: Counted) {
 ///
 /// An index out of range is an error where a value is read. Negative indices of signed dtypes count from the end.
 impl Tensor {
-    /// An index of this tensor as i64; negative ones stay negative.
+    /// Casts an index of this tensor to i64; negative indices stay negative.
     #[track_caller]
     pub(crate) fn as_index(&self, name: &str, index: &Tensor) -> Tensor {
         if !index.dtype().is_int() {
@@ -38,7 +38,7 @@ impl Tensor {
         index.cast(DType::I64)
     }
 
-    /// Indices along an axis of that size as i64, with negative ones resolved.
+    /// Casts indices along an axis of size `size` to i64, and resolves negative ones.
     #[track_caller]
     pub(crate) fn places(&self, name: &str, index: &Tensor, size: usize) -> Tensor {
         let signed = index.dtype().is_signed();
@@ -383,7 +383,7 @@ impl Tensor {
 ///
 /// Selections whose size depends on the data: these methods wait for the count.
 impl Tensor {
-    /// Whether each element is not 0.
+    /// Mask of the elements that are not 0.
     pub(crate) fn holds(&self) -> Tensor {
         if self.dtype() == DType::Bool { self.clone() } else { self.ne(0) }
     }

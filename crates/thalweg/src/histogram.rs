@@ -10,7 +10,7 @@ use thalweg_ir::ScatterOp;
 /// Converts from an integer, or from an array, slice or `Vec` of `f64`, or a vector.
 #[derive(Clone, Debug)]
 pub enum Bins {
-    /// A number of bins of equal width.
+    /// Number of bins of equal width.
     Count(usize),
     /// Bins between neighbouring elements of this vector; the last one includes both its edges, the others only the
     /// left one.
@@ -195,7 +195,7 @@ impl Tensor {
         (edges.clone(), inside.where_(place, count))
     }
 
-    /// The number, or the total weight, of the elements in each bin below `count`.
+    /// Number, or total weight, of the elements in each bin below `count`.
     #[track_caller]
     fn counted(&self, place: &Tensor, count: usize, weights: Option<&Tensor>, of: &Tensor) -> Tensor {
         let weights = match weights {
@@ -230,7 +230,7 @@ impl Tensor {
         self.counts_of("bincount_weighted", weights.clone(), least)
     }
 
-    /// The sums of `values` for each integer up to the largest.
+    /// Sum of `values` for each integer up to the largest.
     #[track_caller]
     pub(crate) fn counts_of(&self, name: &str, values: Tensor, least: usize) -> Result<Tensor, Error> {
         if !self.dtype().is_int() {
@@ -283,7 +283,7 @@ impl Tensor {
     }
 }
 
-/// `count` ones to be counted.
+/// Vector of `count` ones (i64): the weights of elements that are counted.
 pub(crate) fn ones(count: usize, device: Device) -> Tensor {
     Tensor::full_with((), Scalar::Int(1), (DType::I64, device)).broadcast_to([count])
 }

@@ -78,17 +78,17 @@ pub struct HostOutput<'a> {
     place: OutputBuffer<'a>,
 }
 
-/// Elements of an operand during a call.
+/// Elements of an operand during a call of the function.
 enum Held {
     /// Borrowed from memory that the host sees.
     Shared(Storage, DeviceRef),
-    /// A copy.
+    /// Copied from device memory.
     Own(Box<dyn Any + Send>),
 }
 
 /// Destination of a result.
 enum OutputBuffer<'a> {
-    /// The result's own memory.
+    /// Memory of the result itself.
     There(&'a mut [u8]),
     /// A list of elements, which is then copied to the result's memory if the host sees that.
     Own(Box<dyn Any + Send>, Option<&'a mut [u8]>),
@@ -294,7 +294,7 @@ impl HostOp {
     }
 }
 
-/// Runs the operation in the device's library, if it has one.
+/// Runs the operation in the device's library; `None` if it has none for the operation.
 fn on_device(
     device: Device,
     caller: Caller,

@@ -59,7 +59,7 @@ impl Tensor {
         x.cast(self.dtype())
     }
 
-    /// This tensor with one axis resized.
+    /// Resizes one axis of the tensor.
     #[track_caller]
     fn resized(&self, axis: usize, size: usize, by: Interpolation) -> Tensor {
         let own = self.dims()[axis];
@@ -76,7 +76,7 @@ impl Tensor {
             true => number * ((own - 1) as f64 / (size - 1) as f64),
             false => (number + 0.5) * (own as f64 / size as f64) - 0.5,
         };
-        // In a shape that broadcasts along the axis.
+        // The vector is reshaped to broadcast along the axis.
         let along = |v: Tensor| v.reshape([&[size][..], &vec![1; self.rank() - axis - 1]].concat());
         let at = |place: &Tensor, by: i64| self.index_select(axis, &(place.cast(DType::I64) + by).clamp(0, own - 1));
         if let Interpolation::Cubic { .. } = by {

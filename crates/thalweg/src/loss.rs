@@ -6,15 +6,15 @@ use crate::reduce::flat_at_zero;
 use crate::{Axis, Backward, DType, Tensor, custom_grad};
 use thalweg_stream::Counted;
 
-/// Reduction of the losses of single elements.
+/// Reduction of the losses of single elements to the result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Reduction {
-    /// Their mean; for class losses, over the samples that are not ignored.
+    /// Mean of the losses; for class losses, over the samples that are not ignored.
     #[default]
     Mean,
-    /// Their sum.
+    /// Sum of the losses.
     Sum,
-    /// No reduction.
+    /// No reduction: the result has the loss of each element.
     None,
 }
 
@@ -75,7 +75,7 @@ impl Tensor {
         .cast(dtype)
     }
 
-    /// This tensor and another one that broadcasts with it, both widened.
+    /// Widens this tensor and another one that broadcasts with it.
     #[track_caller]
     fn pair(&self, name: &str, other: &Tensor) -> (Tensor, Tensor) {
         check_float(name, self);
@@ -337,14 +337,14 @@ impl Tensor {
         Some(widened(weights).reshape(shape))
     }
 
-    /// The weight of each sample; `self` has the class weights along an axis.
+    /// Weight of each sample, by its class; `self` has the class weights along an axis.
     #[track_caller]
     fn weight_of(&self, name: &'static str, axis: usize, class: &Tensor, ignore: Option<i64>) -> Tensor {
         let all = class.shape().remove(axis).insert(axis, self.dims()[axis]);
         self.broadcast_to(all).picked(name, axis, class, ignore)
     }
 
-    /// The elements of the target classes; arbitrary ones for the ignored class.
+    /// Elements of the target classes; arbitrary ones for samples of the ignored class.
     #[track_caller]
     fn picked(&self, name: &'static str, axis: usize, class: &Tensor, ignore: Option<i64>) -> Tensor {
         let by = (name, Counted::Plain);
@@ -354,7 +354,7 @@ impl Tensor {
         }
     }
 
-    /// The reduction of the samples' losses, which are already weighted.
+    /// Reduces the samples' losses, which are already weighted.
     #[track_caller]
     fn class_loss(
         self,

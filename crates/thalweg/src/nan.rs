@@ -130,7 +130,7 @@ impl Tensor {
         self.known(f64::INFINITY).argmin(axes)
     }
 
-    /// The elements with NaN replaced by a number.
+    /// Elements of the tensor, with NaN replaced by a number.
     fn known(&self, instead: impl Into<crate::Scalar>) -> Tensor {
         if self.dtype().is_float() { self.is_nan().where_(instead.into(), self) } else { self.clone() }
     }

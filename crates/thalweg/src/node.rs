@@ -16,7 +16,7 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 
 /// Node of the autograd graph.
 pub(crate) struct Node {
-    /// Larger than the ids of all its ancestors.
+    /// Id of the node, larger than those of the nodes that it is computed from.
     pub(crate) id: u64,
     pub(crate) what: What,
     /// Values saved for the derivative; `None` after a backward pass has consumed them.
@@ -29,11 +29,11 @@ pub(crate) enum What {
     Leaf,
     /// A recorded operation with its attributes and integers.
     Op {
-        /// The operation.
+        /// Kind of the operation.
         op: Op,
-        /// [`thalweg_ir::RelOp::attr`].
+        /// Attributes of the operation ([`thalweg_ir::RelOp::attr`]).
         attr: u32,
-        /// The integer arguments.
+        /// Integer arguments of the operation.
         ints: Box<[i64]>,
     },
     /// An operation with its own rule: a name, and the rule, whose type `rules.rs` knows. (`Any`, because a rule is
@@ -63,16 +63,16 @@ pub(crate) struct Inputs {
     pub(crate) results: Vec<TapeHandle>,
 }
 
-/// Argument of an operation.
+/// Argument of a recorded operation.
 #[derive(Clone)]
 pub(crate) enum Input {
     /// A tensor.
     Tensor {
         shape: Shape,
         dtype: DType,
-        /// The node that its gradient flows to; `None` if it is not tracked.
+        /// Node that the argument's gradient flows to; `None` if the argument is not tracked.
         node: Option<Arc<Node>>,
-        /// The value, if the rule reads it.
+        /// Value of the argument, if the rule reads it.
         value: Option<TapeHandle>,
     },
     /// A scalar in the form of [`thalweg_ir::Scalar::to_bits`].
@@ -98,7 +98,7 @@ impl Node {
         NEXT.load(Relaxed)
     }
 
-    /// Whether the node is a tracked tensor itself.
+    /// Whether the node is a leaf: a tensor whose gradient is requested.
     pub(crate) fn is_leaf(&self) -> bool {
         matches!(self.what, What::Leaf)
     }
@@ -124,7 +124,7 @@ impl Node {
         if keep { inputs.clone() } else { inputs.take() }
     }
 
-    /// The name in messages.
+    /// Name of the node in messages.
     pub(crate) fn name(&self) -> &'static str {
         match &self.what {
             What::Leaf => "tracked",

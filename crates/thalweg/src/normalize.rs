@@ -4,7 +4,7 @@
 use crate::record::{check_float, widened};
 use crate::{Axes, Axis, MAX_RANK, Shape, Tensor};
 
-/// `x·weight + bias`, each if given; in the dtype of `x`.
+/// Computes `x·weight + bias`, each if given, in the dtype of `x`.
 #[track_caller]
 fn affine(x: Tensor, weight: Option<Tensor>, bias: Option<Tensor>) -> Tensor {
     let x = match weight {

@@ -13,7 +13,7 @@ pub(crate) type Outputs = dyn Fn(&[Tensor]) -> Vec<(Shape, DType)> + Send + Sync
 /// Backward pass of an opaque operation.
 pub(crate) type Back = dyn Fn(Backward<Vec<Tensor>, Vec<Tensor>>) -> Vec<Option<Tensor>> + Send + Sync;
 
-/// Boxes a function that declares the results.
+/// Boxes a function that declares the shape and dtype of each result.
 pub(crate) fn outputs<O, S>(f: impl Fn(&[Tensor]) -> O + Send + Sync + 'static) -> Arc<Outputs>
 where
     O: IntoIterator<Item = (S, DType)>,
@@ -49,7 +49,7 @@ pub(crate) fn prepare(
     (plain, outputs)
 }
 
-/// The results as tensors, with a node if there is a backward pass.
+/// Wraps the results as tensors, with a node if there is a backward pass.
 #[track_caller]
 pub(crate) fn results(
     name: &'static str,

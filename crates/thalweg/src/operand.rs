@@ -12,7 +12,7 @@ pub enum Operand<'a> {
     Scalar(Scalar),
 }
 
-/// Argument of a recorded operation.
+/// Argument of an operation that is being recorded.
 #[derive(Clone, Copy)]
 pub(crate) enum Arg<'a> {
     /// A tensor.
@@ -34,7 +34,7 @@ pub(crate) enum Arg<'a> {
     note = "tensors, references to tensors, `Scalar`, `bool` and Rust's numbers are; data becomes a tensor by `Tensor::new`"
 )]
 pub trait IntoOperand: sealed::Sealed {
-    /// The operand.
+    /// Converts the value to an operand.
     fn operand(&self) -> Operand<'_>;
 }
 

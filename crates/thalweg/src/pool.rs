@@ -141,7 +141,7 @@ fn max_pool<const N: usize>(name: &str, x: &Tensor, pool: Pool<N>) -> Tensor {
     if !few || !beside || !x.dtype().is_float() {
         return unsampled(largest(&padded), added);
     }
-    // Adjacent windows: elements after the last one are in none.
+    // Windows are adjacent. Elements after the last window are in none.
     let covered = (0..N).fold(padded, |x, i| x.narrow(x.rank() - N + i, 0, sweep.out[i] * sweep.kernel[i]));
     let backward = move |Backward { inputs: x, outputs: y, gradients: dy }: Backward<Tensor, Tensor>| {
         side_by_side(&sweep, &x, &y, &dy)

@@ -106,14 +106,14 @@ impl QuantileMethod {
     }
 }
 
-/// A request for quantiles.
+/// Parameters of a quantile function: its name for errors, axes, interpolation method and treatment of NaN.
 #[derive(Clone, Copy)]
 struct Asked {
     name: &'static str,
     axes: Axes,
     keep: bool,
     method: QuantileMethod,
-    /// Whether NaN is ignored.
+    /// Whether NaN elements are ignored.
     known: bool,
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use thalweg_ir::Op;
 use thalweg_stream::Value;
 
-/// Argument of an operation.
+/// Argument of an operation that [`record`] records.
 pub enum RawArg<'a> {
     /// A tensor.
     Tensor(&'a Tensor),
@@ -15,7 +15,7 @@ pub enum RawArg<'a> {
     Scalar(u64),
 }
 
-/// A tensor of a value.
+/// Wraps a value as an untracked tensor.
 pub fn tensor(value: Arc<Value>) -> Tensor {
     Tensor::of(value)
 }

@@ -18,7 +18,7 @@ pub(crate) enum Argument {
     Scalar(u64),
 }
 
-/// A recorded operation.
+/// Recorded operation of a tensor, with its arguments.
 pub(crate) struct RecordedOp {
     pub op: Op,
     pub attr: u32,

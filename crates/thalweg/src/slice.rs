@@ -64,7 +64,7 @@ impl<T: Into<SliceArg>> By for T {
     note = "`x.slice((1..3, .., -1))`: one argument a dimension, in one tuple; ranges of `i32`, `i64`, `isize` or `usize`, with a step by `.by(2)`"
 )]
 pub trait SliceArgs {
-    /// The arguments and their number.
+    /// Arguments of the slice, and their number.
     #[doc(hidden)]
     fn args(self) -> ([SliceArg; MAX_RANK], usize);
 }
@@ -184,7 +184,7 @@ fn resolve(start: Option<i64>, end: Option<i64>, step: i64, size: i64) -> (i64, 
     }
 }
 
-/// Slice of a tensor, resolved to its sizes and checked to be in bounds.
+/// Slice of a tensor, resolved to the tensor's sizes and checked to be in bounds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ResolvedSlice {
     /// Start, step and number of elements of each dimension.
@@ -200,7 +200,7 @@ impl ResolvedSlice {
     }
 }
 
-/// The ranges that take every element.
+/// Ranges that cover every dimension whole.
 pub(crate) fn whole(dims: &[usize]) -> [(i64, i64, usize); MAX_RANK] {
     let mut parts = [(0, 1, 0); MAX_RANK];
     for (part, &d) in parts.iter_mut().zip(dims) {

@@ -12,7 +12,7 @@ fn block_length(n: usize, k: usize) -> usize {
     ((n as f64 / k as f64).sqrt() as usize).max(1).next_multiple_of(TUNABLES.block_multiple.size())
 }
 
-/// The logical or of two masks, where `None` is all false.
+/// Logical or of two masks, where `None` is a mask of only false.
 fn or(a: &Option<Tensor>, b: &Option<Tensor>) -> Option<Tensor> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a | b),
@@ -146,7 +146,7 @@ impl Tensor {
         places.gathered("topk", 1, &first).reshaped(shape).movedim(-1, axis)
     }
 
-    /// For each row along the last axis, the element that sorts first.
+    /// Element that sorts first in each row along the last axis.
     fn firsts(&self, largest: bool) -> Tensor {
         // NaN is the largest, and the result of a maximum over a row with NaN.
         if largest {
@@ -225,7 +225,7 @@ impl Tensor {
         if self.rank() == 0 || !rows && self.rank() != 1 {
             panic!("searchsorted: sorted rows of shape {} and values of shape {}", self.shape(), values.shape());
         }
-        // One sorted row for all values.
+        // All values are searched in one sorted row.
         if self.rank() == 1 && values.rank() != 1 {
             return self.searchsorted(&values.flatten(), right).reshaped(*values.shape());
         }

@@ -8,7 +8,7 @@ use crate::{Border, MAX_RANK, Scalar, Shape, Tensor};
 /// Number for each of `N` axes. Converts from one number for all of them, or an array.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Each<const N: usize>(
-    /// The numbers, one per axis.
+    /// Numbers, one per axis.
     pub [usize; N],
 );
 
@@ -64,9 +64,9 @@ pub(crate) struct Sweep<const N: usize> {
     pub(crate) stride: [usize; N],
     /// Distance between the elements of a window.
     pub(crate) dilation: [usize; N],
-    /// Padding before and after.
+    /// Padding before and after each axis.
     pub(crate) pads: [(usize, usize); N],
-    /// Number of windows.
+    /// Number of windows along each axis.
     pub(crate) out: [usize; N],
 }
 
@@ -151,7 +151,7 @@ impl<const N: usize> Sweep<N> {
         x.sliced(&parts[..x.rank()])
     }
 
-    /// The positions in a window, the last axis fastest.
+    /// All positions in a window, the last axis fastest.
     pub(crate) fn positions(&self) -> impl Iterator<Item = [usize; N]> {
         let kernel = self.kernel;
         (0..kernel.iter().product()).map(move |mut rest: usize| {

@@ -61,7 +61,7 @@ pub struct Tensor {
 ///
 /// Properties known without computing a value.
 impl Tensor {
-    /// A handle to an untracked value.
+    /// Untracked tensor of a value.
     #[inline]
     pub(crate) fn of(value: Arc<Value>) -> Tensor {
         Tensor { value, node: None }

@@ -28,14 +28,15 @@ thalweg_ir::tunables! {
         max_shifted_pool: 16, in 1..=4,
         /// Maximum number of elements of a window that a fold takes one by one.
         max_folded_window: 16, in 1..=4,
-        /// Maximum number of elementwise functions between windows and their fold that are looked through.
+        /// Maximum number of elementwise functions between windows and a fold over them, for the windows to be
+        /// recognized.
         max_window_functions: 4, in 0..=4,
         /// Minimum ratio of elements to gathered elements for which a function is computed on the gathered elements
         /// only.
         min_gather_ratio: 2, in 1..=4,
         /// Maximum length of a chain of functions computed on gathered elements.
         max_gathered_functions: 8, in 0..=8,
-        /// Maximum number of gathers that replace one gather.
+        /// Maximum number of gathers that one gather of a computed tensor becomes.
         max_gathers: 4, in 1..=4,
         /// Elements of a window up to which a depthwise convolution is a sum of shifted inputs; beyond, it is a product.
         max_depthwise_taps: 64, in 1..=3,

@@ -19,7 +19,7 @@ use thalweg_stream as stream;
 /// Windows along an axis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct WindowAxis {
-    /// The axis.
+    /// Axis that the windows are along.
     pub axis: usize,
     /// Number of elements of a window.
     pub size: usize,
@@ -78,13 +78,13 @@ impl Windows {
         }
     }
 
-    /// Like `of`, for a tensor that is itself a window operation.
+    /// Like `of`, for a tensor that is itself the result of a window operation.
     #[track_caller]
     fn of_window(x: &Tensor) -> Option<Windows> {
         recorded_op(x).filter(|made| made.op == Op::Window).and_then(|_| Windows::of(x, 0))
     }
 
-    /// Finds the windows that `x` was just recorded as, or as functions of.
+    /// Finds the windows that `x`, just recorded, consists of or is a function of.
     #[track_caller]
     fn just_recorded(x: &Tensor) -> Option<Windows> {
         stream::is_among_windows(&x.value)
@@ -133,7 +133,7 @@ pub(crate) fn reduce_windows(
     })
 }
 
-/// Takes a range along an axis: start, step, length.
+/// Function that takes a range along an axis: start, step, length.
 type TakePart<'a, S> = &'a dyn Fn(&S, (i64, i64, usize)) -> S;
 
 /// `reduce_windows` for any state. `two` takes the number of elements of each side, `part` takes a range along the axis,

@@ -15,7 +15,7 @@ use serde::Serialize;
 use std::time::{Duration, Instant};
 use thalweg::{CostFeatures, Device, KernelReport, MatmulPrecision, Tensor, explain, launch_times};
 
-/// Number of rounds, and the time of a program in each.
+/// Number of rounds, and time of a program in each round.
 const TURNS: usize = 7;
 const TURN: Duration = Duration::from_millis(6);
 /// Minimum and maximum number of calls per round.
@@ -50,17 +50,17 @@ pub struct Predict {
     json: bool,
 }
 
-/// Program to measure.
+/// Program that is measured, with its predictions and times.
 struct Subject {
     name: String,
     call: Box<dyn Fn() -> Vec<Tensor>>,
     kernels: Vec<KernelReport>,
-    /// Times of each launch by kernel; empty if the launches differ from the explained ones.
+    /// Times of each launch, by kernel; empty if the launches differ from the explained ones.
     times: Vec<Vec<f64>>,
     precision: MatmulPrecision,
 }
 
-/// Prediction and measurement of one launch.
+/// Predicted and measured time of one launch.
 #[derive(Serialize)]
 struct Launch<'a> {
     program: &'a str,

@@ -7,30 +7,30 @@ use crate::failure::Outcome;
 use std::fmt;
 use thalweg::{By, DType, SliceArg, Tensor, manual_seed};
 
-/// Step applied to the current value.
+/// Step of a random program, which replaces the current value.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// Element-wise function, by its index in [`UNARY`].
     Unary(usize),
-    /// Combined with the second input, by its index in [`BINARY`].
+    /// Combination with the second input, by an element-wise function with this index in [`BINARY`].
     Binary(usize),
-    /// Combined with the first input, by its index in [`BINARY`].
+    /// Combination with the first input, by an element-wise function with this index in [`BINARY`].
     Again(usize),
-    /// Plus a vector along the axis.
+    /// Addition of a vector along the axis.
     Bias(usize),
-    /// Minus its mean along the axis.
+    /// Subtraction of the mean along the axis.
     Centre(usize),
-    /// Divided by 1 plus the sum of magnitudes along the axis.
+    /// Division by 1 plus the sum of magnitudes along the axis.
     Normalise(usize),
-    /// Softmax along the axis: minus the maximum, exponential, divided by the sum.
+    /// Softmax along the axis, as separate operations: minus the maximum, exponential, divided by the sum.
     Softmax(usize),
-    /// Reversed along the axis.
+    /// Reversal along the axis.
     Flip(usize),
-    /// The last two axes swapped.
+    /// Exchange of the last two axes.
     Transpose,
-    /// Every second element along the axis.
+    /// Slice of every second element along the axis.
     Half(usize),
-    /// Padded by one zero on both sides of the axis.
+    /// Padding by one zero on both sides of the axis.
     Pad(usize),
     /// Cumulative sum along the axis.
     Scan(usize),
@@ -75,7 +75,7 @@ const REDUCE: &[Reduce] = &[
     ("logsumexp", |x, axis| x.logsumexp(axis)),
 ];
 
-/// Random program with its inputs.
+/// Random program, with its inputs.
 pub struct Program {
     shape: Vec<usize>,
     dtype: DType,

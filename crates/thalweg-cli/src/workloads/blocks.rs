@@ -33,7 +33,7 @@ const HEAD: usize = 64;
 /// Positions in the key-value cache before the token.
 const CACHED: usize = 511;
 
-/// Residual stream, RoPE tables, weights of the block, and for one token the key-value cache.
+/// Inputs of a block: residual stream, RoPE tables, weights, and for one token the key-value cache.
 fn llama(size: Size, token: bool) -> (Vec<Tensor>, Call) {
     let (positions, d) = if size == Size::Large { (2048, 2048) } else { (256, 512) };
     // A token's weights should come from memory, not from a cache.
@@ -84,7 +84,7 @@ const WORDS: usize = 1000;
 /// Inputs of a layer: weights, then its initial key-value cache.
 const OF_LAYER: usize = 11;
 
-/// RoPE tables of all positions, the token embedding, and the inputs of each layer.
+/// Inputs of the decoder: RoPE tables of all positions, the token embedding, and the inputs of each layer.
 fn decode(size: Size) -> (Vec<Tensor>, Call) {
     let positions = if size == Size::Large { 512 } else { 128 };
     let (groups, hidden) = (WIDTH / HEAD / 4, WIDTH * 11 / 4);
@@ -125,7 +125,8 @@ fn decoded(inputs: &[Tensor]) -> Vec<Tensor> {
 const BLOCKS: [(usize, usize, usize); 8] =
     [(64, 64, 1), (64, 64, 1), (64, 128, 2), (128, 128, 1), (128, 256, 2), (256, 256, 1), (256, 512, 2), (512, 512, 1)];
 
-/// An image, then convolutions each with the scale and shift of its folded batch norm, then the last layer.
+/// Inputs of ResNet-18: an image, convolutions each with the scale and shift of its folded batch norm, and the last
+/// layer.
 fn resnet18(size: Size) -> (Vec<Tensor>, Call) {
     let images = if size == Size::Large { 16 } else { 1 };
     let mut inputs = vec![Tensor::randn([images, 3, 224, 224])];
@@ -167,7 +168,7 @@ mod tests {
     use std::path::Path;
     use thalweg::{Costs, CpuEngine, CpuOptions, Device, SegmentReport, counters, explain, set_default_device};
 
-    /// Each kernel with its planned traffic in bytes, then its operations; stored ones have a star.
+    /// Text of each kernel: its planned traffic in bytes, then its operations; stored ones have a star.
     fn kernels(report: &SegmentReport) -> String {
         let mut text = String::new();
         for (n, kernel) in report.kernels.iter().enumerate() {

@@ -6,7 +6,7 @@
 use super::{Entry, Size, transformers};
 use thalweg::{Conv, DType, Gradients, Pool, Reduction, Tensor};
 
-/// Workloads of a separate group: a training step of a larger network.
+/// Workloads of a separate group: training steps of a larger network.
 pub const ALL: &[Entry] = &[Entry {
     name: "train_gpt2",
     about: "a step of gpt2 by Adam, parameters in f32, the rest in bf16",
@@ -22,7 +22,7 @@ pub fn carried(name: &str, inputs: usize) -> usize {
     match name {
         "train_mlp" => 3 * MLP + 1,
         "train_conv" => 3 * CONV_NET.0 + 1 + CONV_NET.1,
-        // Everything but the batch.
+        // All inputs are carried but the batch.
         "train_gpt2" => inputs - 2,
         _ => 0,
     }

@@ -64,8 +64,8 @@ impl Default for Absent {
     }
 }
 
-/// Concatenates sources with equal compiler options into units of at most `most` sources, so that the compiler reads the
-/// prelude once a unit, which is half of the compile time. Keeps the order within a unit.
+/// Concatenates sources with equal compiler options into units of at most `most` sources each. The compiler then reads
+/// the prelude once a unit; reading it is half of the compile time. Keeps the order within a unit.
 pub fn joined(sources: &[&str], most: usize) -> Vec<String> {
     // Grouped by their options, which apply to a whole source.
     let mut groups: Vec<(&str, Vec<&str>)> = vec![];
@@ -88,12 +88,12 @@ pub fn joined(sources: &[&str], most: usize) -> Vec<String> {
     groups.iter().map(one).collect()
 }
 
-/// Source without the prelude, for people to read.
+/// Returns a source without the prelude, for people to read.
 pub fn readable(source: &str) -> String {
     source.replacen(PRELUDE, "", 1)
 }
 
-/// Stub of a module, a graph and an event.
+/// Module, graph and event of the absent GPU, which do nothing.
 #[derive(Debug)]
 struct Nothing;
 

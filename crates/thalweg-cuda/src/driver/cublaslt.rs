@@ -23,8 +23,8 @@ type Status = i32;
 const SUCCESS: Status = 0;
 type Opaque = *mut c_void;
 
-/// An algorithm in the library's encoding: 64 bytes that are valid for the version that they come from, and may be
-/// stored.
+/// Algorithm in the library's encoding: 64 bytes. They are valid for the library version that they come from, and may
+/// be stored on disk.
 pub type Algorithm = [u64; 8];
 
 #[repr(C)]
@@ -40,7 +40,7 @@ struct Heuristic {
 const NO_HEURISTIC: Heuristic =
     Heuristic { algorithm: [0; 8], workspace: 0, state: SUCCESS, waves: 0.0, reserved: [0; 4] };
 
-/// Attribute numbers of cublasLt.h.
+/// Attribute numbers of cublasLt.h: of GEMM and layout descriptions, of preferences, and of algorithms.
 mod attribute {
     pub const TRANSPOSE_LEFT: u32 = 3;
     pub const TRANSPOSE_RIGHT: u32 = 4;
@@ -96,7 +96,7 @@ impl Api {
     }
 }
 
-/// The library, initialised for a device.
+/// The opened library, with a handle for one device.
 pub struct CublasLt {
     api: &'static Api,
     handle: Opaque,
@@ -140,12 +140,12 @@ impl Drop for CublasLt {
     }
 }
 
-/// Function that destroys a description.
+/// C function that destroys a description.
 type Destroy = unsafe extern "C" fn(Opaque) -> Status;
-/// Function that sets an attribute of a description.
+/// C function that sets an attribute of a description.
 type Set = unsafe extern "C" fn(Opaque, u32, *const c_void, usize) -> Status;
 
-/// A description that the library has created; destroyed when dropped.
+/// Description object that the library has created; destroyed when dropped.
 struct Description {
     handle: Opaque,
     destroy: Destroy,
@@ -167,7 +167,7 @@ impl Description {
     }
 }
 
-/// Description of a product in the library's terms.
+/// Descriptions of a product that the library needs: the operation and the layouts of three matrices.
 pub struct Problem {
     product: Product,
     operation: Description,
@@ -187,7 +187,8 @@ impl std::fmt::Debug for Problem {
     }
 }
 
-/// `cudaDataType_t` of the operands, `cublasComputeType_t`, and `cudaDataType_t` of the scale factors.
+/// Codes of the dtypes of a product: `cudaDataType_t` of the operands, `cublasComputeType_t`, and `cudaDataType_t` of
+/// the scale factors.
 fn types(product: &Product) -> (u32, u32, u32) {
     const F32: u32 = 0;
     const F64: u32 = 1;
@@ -282,7 +283,7 @@ impl CublasLt {
         Ok(found.filter(|h| self.is_unsplit(h)).map(|h| (h.algorithm, h.workspace)).collect())
     }
 
-    /// Whether an algorithm splits no sum, and fits the maximum workspace.
+    /// Whether an algorithm uses no split-K, and fits the maximum workspace.
     fn is_unsplit(&self, found: &Heuristic) -> bool {
         let (mut scheme, mut written) = (u32::MAX, 0);
         // SAFETY: an algorithm of this library, and an out-pointer to a number of this many bytes.
@@ -293,7 +294,7 @@ impl CublasLt {
         asked == SUCCESS && scheme == 0 && found.workspace <= MAX_WORKSPACE_BYTES
     }
 
-    /// Workspace of a stored algorithm; `None` where it is not valid for this product on this device.
+    /// Bytes of workspace of a stored algorithm; `None` where it is not valid for this product on this device.
     pub fn workspace(&self, problem: &Problem, algorithm: &Algorithm) -> Option<usize> {
         let mut result = NO_HEURISTIC;
         // SAFETY: descriptions of this library, and an out-pointer to a result. The call checks the algorithm.

@@ -57,7 +57,7 @@ use thalweg_runtime::{Error, QUEUES, environment};
 const MIN_POOL_GROWTH: usize = 32 << 20;
 const MAX_POOL_GROWTH: usize = 512 << 20;
 
-/// A GPU, and one of its queues.
+/// Driver of a real GPU, with the queue that its calls submit work to.
 #[derive(Debug)]
 pub struct Cuda {
     parts: Arc<GpuState>,
@@ -86,9 +86,9 @@ pub struct GpuState {
     /// Major CUDA version of the driver: libraries of newer majors do not work with it.
     major: u32,
     products: Products,
-    /// Plans of cuFFT.
+    /// Cache of cuFFT plans.
     transforms: Mutex<Plans>,
-    /// Handles of cuSOLVER.
+    /// cuSOLVER handles of each stream.
     solvers: Mutex<Solvers>,
     /// GPUs that have access to this one's pool, for copies.
     open_to: Mutex<Vec<CUdevice>>,
@@ -108,7 +108,7 @@ impl Deref for Cuda {
 }
 
 impl Cuda {
-    /// Number of GPUs.
+    /// Number of GPUs that the driver finds.
     ///
     /// # Errors
     /// [`Error::Device`] with what to install when there is no driver.
@@ -188,7 +188,8 @@ impl Cuda {
         Ok(Arc::new(Cuda { parts: Arc::new(parts), queue: 0 }))
     }
 
-    /// Grows the pool by more than is requested, by half of its size: mapping memory takes the driver some hundred
+    /// Grows the pool ahead of demand once allocations of `bytes` exceed its reserve: by `bytes` plus half of the
+    /// reserve (that half at least 32 MiB and at most 512 MiB). Mapping memory takes the driver some hundred
     /// microseconds each time, and computations with new sizes request memory again and again.
     fn grow(&self, bytes: usize) {
         let [obtained, held] = &self.obtained;
@@ -207,7 +208,7 @@ impl Cuda {
         }
     }
 
-    /// Returns unused memory to the system.
+    /// Returns all unused memory of the pool to the system.
     fn trim(&self) {
         self.obtained.iter().for_each(|n| n.store(0, Relaxed));
         self.kept.store(false, Relaxed);
@@ -460,12 +461,12 @@ impl Cuda {
     }
 }
 
-/// An event of the driver.
+/// Event in a CUDA stream.
 #[derive(Debug)]
 struct Moment {
     gpu: Arc<Gpu>,
     event: CUevent,
-    /// Whether it has a timestamp.
+    /// Whether the event records a timestamp.
     timed: bool,
 }
 

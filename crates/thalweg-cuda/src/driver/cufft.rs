@@ -34,7 +34,7 @@ functions! {
     real_double: "cufftExecZ2D" (Handle, DevicePtr, DevicePtr);
 }
 
-/// Error message of a status.
+/// Error message of a call that returned `status`.
 fn said(call: &str, status: Status) -> String {
     let text = match status {
         1 => "invalid plan",
@@ -54,11 +54,11 @@ fn check(call: &str, status: Status) -> Result<(), String> {
     if status == SUCCESS { Ok(()) } else { Err(said(call, status)) }
 }
 
-/// A plan; destroyed when dropped.
+/// Plan of the library for transforms of one shape and dtype; destroyed when dropped.
 struct Plan {
     api: &'static Api,
     handle: Handle,
-    /// Bytes of workspace.
+    /// Bytes of workspace that a run of the plan needs.
     workspace: usize,
 }
 
@@ -141,7 +141,7 @@ impl Plans {
     }
 }
 
-/// `cufftType` of the transforms.
+/// `cufftType` of the transforms: real or complex input and output, and precision.
 fn kind(lines: &Lines) -> i32 {
     match (lines.kind, lines.double) {
         (FourierKind::Half, false) => 0x2a,

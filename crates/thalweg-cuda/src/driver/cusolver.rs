@@ -23,10 +23,10 @@ type At = *mut c_void;
 /// H100).
 const MAX_SYMMETRIC_BATCH: usize = 65_535;
 
-/// `CUBLAS_FILL_MODE_LOWER` and `_UPPER`.
+/// `cublasFillMode_t` for the lower and the upper half of a matrix.
 const LOWER: i32 = 0;
 const UPPER: i32 = 1;
-/// `CUBLAS_SIDE_RIGHT`.
+/// `cublasSideMode_t` for a triangular operand on the right: `X A = B`.
 const RIGHT: i32 = 1;
 
 functions! {
@@ -104,7 +104,7 @@ functions! {
     trsm_batched_double: "cublasDtrsmBatched" (Handle, i32, i32, i32, i32, i32, i32, At, At, i32, At, i32, i32);
 }
 
-/// Functions of newer versions: 11.7.1 and later, of CUDA 12.6.
+/// Functions of cuSOLVER 11.7.1 and later (CUDA 12.6), which older versions lack.
 mod newer {
     use super::{At, Handle, Status, functions};
 
@@ -119,7 +119,7 @@ mod newer {
         );
     }
 
-    /// Table of these newer functions.
+    /// Table of these functions.
     #[derive(Clone, Copy)]
     pub(super) struct Table(&'static Api);
 
@@ -127,7 +127,7 @@ mod newer {
         Api::get(crate::find::Sought::Cusolver, at_most).ok().map(Table)
     }
 
-    /// `CUDA_R_32F`, `CUDA_R_64F`.
+    /// `cudaDataType_t` of the elements: `CUDA_R_32F` or `CUDA_R_64F`.
     fn kind(double: bool) -> i32 {
         i32::from(double)
     }
@@ -141,7 +141,7 @@ mod newer {
         }
 
         /// # Safety
-        /// It was created by [`Table::make`], and nobody uses it any more.
+        /// `params` was created by [`Table::make`], and nobody uses it any more.
         pub(super) unsafe fn destroy(self, params: Handle) {
             // SAFETY: as above.
             unsafe { (self.0.params_destroy)(params) };
@@ -212,7 +212,7 @@ mod newer {
     }
 }
 
-/// Error message of a status.
+/// Error message of a call that returned `status`.
 fn said(call: &str, status: Status) -> String {
     let text = match status {
         1 => "not initialised",
@@ -233,12 +233,12 @@ fn check(call: &str, status: Status) -> Result<(), String> {
     if status == SUCCESS { Ok(()) } else { Err(said(call, status)) }
 }
 
-/// Converts a size to the library's type.
+/// Converts a size to the library's integer type; fails beyond `i32::MAX`.
 fn int(n: usize) -> Result<i32, String> {
     i32::try_from(n).map_err(|_| format!("{n} is beyond what the library counts"))
 }
 
-/// Handles for a stream; destroyed when dropped.
+/// Handles of the libraries for one stream; destroyed when dropped.
 struct Solver {
     api: &'static Api,
     newer: Option<newer::Table>,
@@ -277,7 +277,7 @@ impl Drop for Solver {
     }
 }
 
-/// Handles of a device, by stream.
+/// Handles of the libraries on a device, by stream.
 #[derive(Default)]
 pub(super) struct Solvers(HashMap<usize, Solver>);
 
@@ -328,7 +328,7 @@ impl Solvers {
     }
 }
 
-/// Selects the function of a precision: `$wide` for f64, else `$single`.
+/// Selects the function of a precision: `$wide` for f64, `$single` for f32.
 macro_rules! of {
     ($api:expr, $double:expr, $single:ident, $wide:ident) => {
         if $double { $api.$wide } else { $api.$single }
@@ -375,7 +375,8 @@ impl Solver {
         }
     }
 
-    /// Number of matrices that one call takes: all, up to the library's limit, for batched calls; else one.
+    /// Number of matrices that one call takes. A batched call takes all, up to the library's limit; any other call
+    /// takes one.
     fn at_once(&self, of: &Matrices) -> usize {
         match of.routine {
             _ if !self.is_batched(of) => 1,
@@ -464,8 +465,8 @@ impl Solver {
         Ok(elements.max(0) as usize * size)
     }
 
-    /// Submits the routine for the matrix with number `first`, or a batched routine for several from `first` on, with a
-    /// workspace of `bytes` bytes.
+    /// Submits the routine for matrix `first`, or a batched routine for several matrices from `first` on. The workspace
+    /// has `bytes` bytes.
     ///
     /// # Safety
     /// As [`Solvers::run`].

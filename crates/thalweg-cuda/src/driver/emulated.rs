@@ -49,17 +49,17 @@ const NAME: &str = "cuda:emulated";
 const SHARED: usize = 227 << 10;
 /// Maximum bytes of arguments of a launch.
 const ARGUMENTS: usize = 32_760;
-/// Fault slots that are allocated at a time.
+/// Number of fault slots that are allocated at a time.
 const FAULTS: usize = 4096;
 
-/// The emulated GPU, an H100 with less memory, and one of its queues.
+/// Emulated GPU, an H100 with less memory, and the queue that its calls submit work to.
 #[derive(Debug)]
 pub struct Emulated {
     parts: Arc<EmulatedState>,
     queue: usize,
 }
 
-/// State that all queues share.
+/// State that all queues of an emulated GPU share.
 #[derive(Debug)]
 struct EmulatedState {
     chip: Chip,
@@ -147,7 +147,7 @@ impl EmulatedState {
         self.memory.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Whether a range is within one allocation.
+    /// Returns an error unless the range is within one allocation.
     fn check(&self, address: u64, bytes: usize) -> Result<(), Error> {
         let memory = self.memory();
         let block = memory.blocks.range(..=address).next_back();
@@ -161,7 +161,7 @@ impl EmulatedState {
     }
 }
 
-/// A loaded shared object with its kernels.
+/// Loaded shared object with its kernels.
 #[derive(Debug)]
 struct Object {
     entries: Box<[Entry]>,
@@ -171,7 +171,7 @@ struct Object {
 
 impl Module for Object {}
 
-/// Target of a function's handle.
+/// Kernel of a shared object. The handle of a [`Function`] is its address.
 #[derive(Debug)]
 struct Entry {
     name: String,
@@ -416,7 +416,7 @@ impl Libraries for Emulated {
     }
 }
 
-/// Launches of a graph: the properties that an update cannot change.
+/// Emulated CUDA graph. `shapes` has the function handle and block size of each launch, which an update cannot change.
 #[derive(Debug)]
 struct Chain {
     gpu: Emulated,
@@ -436,7 +436,7 @@ impl Graph for Chain {
     }
 }
 
-/// Reports an error for a launch that a real driver would refuse.
+/// Returns an error for a launch that a real driver would refuse.
 fn check(launch: &Launch) -> Result<(), Error> {
     let name = &entry(&launch.function).name;
     refused(launch).map_or(Ok(()), |what| Err(failed(format!("launch of {name}: {what}"))))
@@ -456,7 +456,7 @@ fn refused(launch: &Launch) -> Option<String> {
     (arguments.len() * 8 > ARGUMENTS).then(|| format!("{} words of arguments", arguments.len()))
 }
 
-/// Argument words and shared memory of the running launch. Each of the two ends at a guard page.
+/// Memory of the running launch: its shared memory, and its argument words. Each ends at a guard page.
 struct Around {
     shared: Guarded,
     arguments: Guarded,
@@ -464,7 +464,7 @@ struct Around {
 
 static AROUND: Mutex<Option<Around>> = Mutex::new(None);
 
-/// Returns the work that runs a launch. Its memory traffic counts for the calling thread.
+/// Returns the work item that runs a launch. The memory traffic of the launch counts for the calling thread.
 fn running(launch: Launch) -> impl FnOnce(&EmulatedState) -> Result<(), Error> + Send + 'static {
     let moved = MOVED.with(Arc::clone);
     move |_| run(&launch, &moved)
@@ -504,7 +504,7 @@ fn run(launch: &Launch, moved_before: &[AtomicU64; 2]) -> Result<(), Error> {
     let say = |block: [u32; 3], why: String| failed(format!("{} in block {block:?}: {why}", entry.name));
     // SAFETY: as above.
     let (static_part, fixed) = unsafe { ((*runtime).fixed, (*runtime).fixed_end as usize - (*runtime).fixed as usize) };
-    // Blocks that wait for other blocks, with their indices and the contents of their shared memory.
+    // Suspended blocks, which wait for other blocks: their threads, block indices and shared memory contents.
     let mut aside: VecDeque<(SuspendedBlock, [u32; 3], Vec<u8>)> = VecDeque::new();
     let shared_now = || {
         let mut all = vec![0; fixed + bytes];
@@ -530,7 +530,8 @@ fn run(launch: &Launch, moved_before: &[AtomicU64; 2]) -> Result<(), Error> {
             Outcome::Done => {}
             Outcome::Waits(who, _) => aside.push_back((who, block, shared_now())),
         }
-        // Waiting blocks resume one after the other, until none of them makes progress.
+        // Waiting blocks resume one after the other, until none of them makes progress. `in_vain` counts those that were
+        // resumed since the last progress.
         let mut in_vain = 0;
         while in_vain < aside.len() {
             let (who, block, memory) = aside.pop_front().expect("some wait");

@@ -6,7 +6,7 @@ macro_rules! functions {
     (@gives) => { Status };
     (@gives $gives:ty) => { $gives };
     ($($name:ident: $symbol:literal ($($type:ty),*) $(-> $gives:ty)?;)*) => {
-        /// The library's functions.
+        /// Addresses of the library's functions.
         struct Api {
             $($name: unsafe extern "C" fn($($type),*) -> functions!(@gives $($gives)?),)*
         }

@@ -37,7 +37,7 @@ struct Nvrtc {
     sms: Vec<u32>,
 }
 
-/// An output of a program: functions for its size and its contents.
+/// Output of a compilation (code or log): functions for its size and its contents.
 struct Output {
     size: unsafe extern "C" fn(Program, *mut usize) -> c_int,
     get: unsafe extern "C" fn(Program, *mut c_char) -> c_int,
@@ -146,8 +146,9 @@ impl Nvrtc {
         })
     }
 
-    /// Options for a chip, and whether the output is machine code. For an unknown chip: code of the newest known one of
-    /// its generation, which it runs too, or PTX, which the driver compiles.
+    /// Compiler option for a chip, and whether the output is machine code. For a chip that this NVRTC does not know, it
+    /// is code of the newest known chip of the same generation, which the chip can run, or PTX, which the driver
+    /// compiles.
     fn target(&self, sm: u32) -> Result<(String, bool), Error> {
         if self.sms.contains(&sm) {
             return Ok((format!("--gpu-architecture=sm_{sm}"), true));
@@ -163,7 +164,7 @@ impl Nvrtc {
         }
     }
 
-    /// Compiles; returns code and log.
+    /// Compiles a source for compute capability `sm`; returns code and log.
     fn run(&self, sm: u32, source: &str) -> Result<(Vec<u8>, String), Error> {
         let (target, mut machine_code) = self.target(sm)?;
         let mut options = vec!["-default-device", "--std=c++17"];
@@ -207,7 +208,7 @@ impl Nvrtc {
     }
 }
 
-/// A program, destroyed when dropped.
+/// Program object of NVRTC, destroyed when dropped.
 struct ProgramHandle<'a> {
     nvrtc: &'a Nvrtc,
     program: Program,

@@ -9,23 +9,23 @@ use thalweg_kernel::Access;
 /// Maximum number of views in an index map.
 const LEVELS: usize = 6;
 
-/// Access descriptors of a launch.
+/// Layout of the access descriptors of a launch among its kernel arguments.
 pub struct Described<'a> {
     params: &'a GenericParams,
 }
 
 impl Described<'_> {
-    /// Access descriptors, which are kernel arguments of these parameters.
+    /// Uses the kernel arguments that `params` assigns to access descriptors.
     pub fn new(params: &GenericParams) -> Described<'_> {
         Described { params }
     }
 
-    /// Operand by which an instruction refers to an access: the kernel-argument index of its descriptor.
+    /// Operand code of an access in an instruction: the kernel-argument index of its descriptor.
     pub fn of(&self, access: u16) -> Option<u32> {
         self.params.descriptors.get(access as usize).map(|descriptor| descriptor.slot().word() as u32)
     }
 
-    /// Values of the descriptors; `None` where an index map has too many views.
+    /// Values of all descriptors, one 64-bit word each; `None` where an index map has too many views.
     pub fn values(&self, accesses: &[Access], class: &SpaceClass) -> Option<Vec<usize>> {
         let value = |(k, access): (usize, &Access)| {
             let map = match &class.addressing[k] {
@@ -43,7 +43,8 @@ fn number(dtype: DType) -> u64 {
     dtype as u64
 }
 
-/// Encoding of an index map's views, six bits each: its rank, whether it has a mask, and a bit that is set.
+/// Encodes the views of an index map, six bits each: bits 0 to 3 are the rank, bit 4 is set if it has a mask, bit 5
+/// always.
 fn views(levels: &[(u8, bool)]) -> Option<u64> {
     let one = |&(rank, masked): &(u8, bool)| u64::from(rank) | u64::from(masked) << 4 | 1 << 5;
     (levels.len() <= LEVELS).then(|| levels.iter().rev().fold(0, |all, level| all << 6 | one(level)))

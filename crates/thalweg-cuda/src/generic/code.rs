@@ -16,13 +16,13 @@ use thalweg_ir::{DType, ElementOp, Monoid, Scalar};
 use thalweg_kernel::monoid::combination;
 use thalweg_kernel::{Body, Fold, Node, NodeId, expand};
 
-/// Operand code of kernel argument 0: lower codes are slots, higher ones the arguments after it.
+/// Operand code of kernel argument 0. Lower codes are slots; higher ones are the following kernel arguments.
 const WORD: u32 = 0x800;
 
-/// Maximum number of slots of a block (interpreter values in its shared memory).
+/// Maximum number of slots. A slot takes 2 KiB of a block's shared memory (16 bytes for each of 128 threads).
 const SLOTS: usize = 40;
 
-/// Instructions of a launch that is being assembled.
+/// Assembler of the bytecode of one launch.
 pub struct Assembler<'a> {
     width: Width,
     described: &'a Described<'a>,
@@ -34,15 +34,16 @@ pub struct Assembler<'a> {
     scalars: usize,
     /// For each slot, whether it is in use.
     taken: Vec<bool>,
-    /// Maximum number of slots that were in use at once.
+    /// Maximum number of slots in use at once, which sets the block's shared memory.
     most: usize,
-    /// Slot of each value of a row.
+    /// Slot of each value that phases of a row pass on (a fold's result or a set value), by the value's number.
     values: FxHashMap<u16, u32>,
-    /// Whether a gather occurs, so that an index may be out of range.
+    /// Whether the bytecode has a gather, whose index may be out of range.
     pub gathers: bool,
 }
 
-/// Encodes an instruction: its opcode (`number`), the slot of its result, operands, dtype and number of arguments.
+/// Encodes an instruction: its opcode (`number`), result slot (`to`), operands, dtype and number of arguments
+/// (`arity`).
 fn word(number: u16, to: u32, [a, b, c]: [u32; 3], dtype: DType, arity: u64) -> u64 {
     u64::from(number)
         | u64::from(to) << 10
@@ -105,8 +106,8 @@ impl<'a> Assembler<'a> {
         WORD + (self.constants_at + at) as u32
     }
 
-    /// Assembles a pass over the points of rows, or a phase that runs once a row. Results of folds are in the slots of
-    /// their values.
+    /// Assembles a phase: a pass over the points of rows, or (`once`) a computation that runs once a row. `deep` is the
+    /// number of threads per row. Results of folds stay in the slots of their values.
     pub fn phase(&mut self, body: &Body, once: bool, deep: u32) -> Option<()> {
         let body = &expand(body, &crate::render::elements::is_native);
         if once {
@@ -134,8 +135,8 @@ impl<'a> Assembler<'a> {
         Some(())
     }
 
-    /// Emits the reduction of a row's partial results over its threads by a butterfly, then over lanes. All threads get
-    /// the result.
+    /// Emits the reduction of a row's partial results: over the row's `deep` threads by a butterfly, then over lanes.
+    /// All threads get the result.
     fn fold(&mut self, body: &Body, fold: &Fold, partial: u32, deep: u32) -> Option<()> {
         let other = self.take()?;
         let mut distance = deep / 2;
@@ -158,7 +159,7 @@ impl<'a> Assembler<'a> {
         Some(())
     }
 
-    /// Emits the combination of an operand into a partial result, in live lanes.
+    /// Emits the instructions that combine slot `other` into the partial result `partial`, in lanes whose point exists.
     fn combine(&mut self, op: Monoid, dtype: DType, partial: u32, other: u32) -> Option<()> {
         let body = expand(&combination(op, dtype, false), &crate::render::elements::is_native);
         let given = |node: &Node| match *node {
@@ -198,8 +199,8 @@ impl<'a> Assembler<'a> {
         Some(())
     }
 
-    /// Assembles a body's nodes, each to a slot or a kernel argument; `given` yields the operands of nodes that have
-    /// values already.
+    /// Emits the computation of a body's nodes. The results are operands, which are slots or kernel arguments. `given`
+    /// returns the operand of a node that already has one.
     fn nodes(&mut self, body: &Body, given: &dyn Fn(&Node) -> Option<u32>) -> Option<Nodes> {
         let mut last = vec![0usize; body.nodes.len()];
         for i in 0..body.nodes.len() {
@@ -265,7 +266,7 @@ impl<'a> Assembler<'a> {
                     NodeSource::By(Code::Where as u16, operands, DType::F32, arity)
                 } else {
                     let number = self.number(Computes::Element(op, computed(of)))?;
-                    // The dtype to which the result wraps; others need no wrapping.
+                    // The dtype to which the result is wrapped, for integers narrower than i32.
                     NodeSource::By(number, operands, dtype, arity)
                 }
             }
@@ -328,23 +329,23 @@ fn is_same(from: DType, to: DType) -> bool {
         )
 }
 
-/// Source of a node's value.
+/// Location of a node's value, or the instruction that computes it.
 enum NodeSource {
-    /// Operand that already has the value.
+    /// Operand (slot or kernel argument) that already has the value.
     Is(u32),
-    /// Another node with the same value.
+    /// Another node with the same value, whose slot is shared.
     Same(NodeId),
     /// Instruction that computes it: opcode, operands, dtype, number of arguments.
     By(u16, [u32; 3], DType, u64),
 }
 
-/// Slot allocation of a body's nodes.
+/// Slot allocation of a body's nodes: a slot is freed after the last use of all nodes in it.
 struct Nodes {
-    /// Operand of each node.
+    /// Operand of each node, by node index.
     at: Vec<u32>,
-    /// Slots with the nodes that they hold.
+    /// Slots in use, each with the nodes whose value it holds.
     owner: Vec<(u32, Vec<NodeId>)>,
-    /// Last user of each node.
+    /// Index of the last node that uses each node.
     last: Vec<usize>,
 }
 
@@ -365,7 +366,7 @@ impl Nodes {
         }
     }
 
-    /// Frees the slots of values without uses after node `node`.
+    /// Frees the slots of values that no node after node `node` uses.
     fn release(&mut self, node: usize, assembler: &mut Assembler<'_>) {
         let last = &self.last;
         self.owner.retain(|(slot, ids)| {

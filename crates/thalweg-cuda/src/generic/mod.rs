@@ -99,8 +99,8 @@ fn map(plan: &mut Plan, body: &Body, geometry: &MapGeometry, compiler: &Compiler
     Some(())
 }
 
-/// Number of points per block of a map: one a thread where there are few points, else several times the lanes of each
-/// thread, so that a block's startup is cheap in comparison.
+/// Number of points per block of a map. A small map has one point per thread. A larger one has one to eight per lane of
+/// each thread, so that a block's startup cost is spread over more points.
 fn points_per_block(n: usize, width: Width, chip: &Chip) -> usize {
     let (threads, lanes) = (THREADS as usize, width.lanes());
     let all = threads * chip.multiprocessors as usize;
@@ -159,14 +159,14 @@ fn rows(
     Some(())
 }
 
-/// Adds a launch to the plan, and whether it may meet an out-of-range index.
+/// Adds a launch to a plan. `checked`: the launch may meet an out-of-range index.
 fn push(plan: &mut Plan, (draft, checked): (Draft, bool)) {
     plan.stages.push(draft);
     plan.checked |= checked;
 }
 
-/// Candidate widths, the narrowest first: those whose values hold all dtypes of the phases. Either may lack an
-/// instruction.
+/// Candidate widths of the generic kernel, the narrowest first, whose values hold all dtypes of the phases. Any of them
+/// may lack an instruction that the phases need.
 fn widths(phases: &[Phase]) -> &'static [Width] {
     let mut dtypes = phases.iter().flat_map(|p| {
         let nodes = (0..p.body.nodes.len() as u32).map(|i| p.body.dtype(NodeId(i)));
@@ -181,9 +181,9 @@ fn widths(phases: &[Phase]) -> &'static [Width] {
 struct Shape {
     /// Threads per row.
     deep: u32,
-    /// Whether neighbouring threads have neighbouring rows, and not neighbouring points.
+    /// Whether neighbouring threads process neighbouring rows. If not, they process neighbouring points of one row.
     across: bool,
-    /// Number of blocks that divide a row, and number of points of a row per block.
+    /// Number of blocks that share a row, and maximum number of points of a row per block.
     chunks: usize,
     length: usize,
 }
@@ -197,20 +197,22 @@ impl Shape {
     }
 }
 
-/// A launch that is being planned.
+/// Launch of a generic kernel that is being planned.
 struct Launch<'a> {
     body: &'a Body,
     phases: &'a [Phase],
     domain: Domain<'a>,
     width: Width,
     shape: Shape,
-    /// Regions of scratch memory for the partial results that the launch stores, one for each fold.
+    /// Indices of the scratch regions that the launch stores partial results to, one for each fold. Empty unless
+    /// several blocks share a row.
     partials: &'a [u16],
     compiler: &'a Compiler,
 }
 
 impl Launch<'_> {
-    /// Returns the draft of the launch, and whether the launch may meet an out-of-range index.
+    /// Returns the draft of the launch, and whether the launch may meet an out-of-range index. `None` where the kernel
+    /// of this width cannot run it.
     fn draft(self) -> Option<(Draft, bool)> {
         let Launch { body, domain, shape, .. } = self;
         let Domain { extents, kept, at } = domain;
@@ -266,7 +268,8 @@ impl Launch<'_> {
     }
 }
 
-/// Whether blocks may divide rows: all folds are in one pass, and all later phases run once a row.
+/// Whether several blocks may share a row. Requires that all folds are in the first pass, which stores nothing, and
+/// that all later phases run once a row and use no index maps.
 fn can_split(list: &[Phase], geometry: &RowGeometry) -> bool {
     let Some((first, rest)) = list.split_first() else { return false };
     let mapped = |p: &Phase| {
@@ -277,7 +280,7 @@ fn can_split(list: &[Phase], geometry: &RowGeometry) -> bool {
     alone && geometry.extents.len() < MAX_RANK && rest.iter().all(|p| p.once && !mapped(p))
 }
 
-/// Rows that several blocks divide: they store partial results, which a second launch combines.
+/// Plan of rows that several blocks share: each block stores its partial results, and a second launch combines them.
 struct Split<'a> {
     body: &'a Body,
     list: &'a [Phase],
@@ -296,7 +299,7 @@ impl Split<'_> {
         self.list[0].body.dtype(fold.node)
     }
 
-    /// Allocates scratch memory for the partial results of each fold.
+    /// Adds a scratch region for the partial results of each fold; returns the indices of the regions.
     fn regions(&self, plan: &mut Plan) -> Vec<u16> {
         let mut region = |fold: &Fold| {
             let bytes = self.geometry.rows() * self.chunks * self.dtype(fold).size();
@@ -307,7 +310,7 @@ impl Split<'_> {
         self.folds().iter().map(&mut region).collect()
     }
 
-    /// Launch that combines the partial results and runs the later phases.
+    /// Plans the second launch, which combines the partial results and runs the later phases.
     fn rest(&self, regions: &[u16]) -> Option<(Draft, bool)> {
         let kept = self.geometry.kept;
         let mut extents = self.geometry.extents[..kept].to_vec();

@@ -17,7 +17,7 @@ fn device() -> Arc<CudaDevice> {
     CudaDevice::with(Arc::new(Emulated::of(90).unwrap()), "cuda:emulated").unwrap()
 }
 
-/// Test values: special numbers, and others between.
+/// Test operand: special numbers, and others between them.
 fn bytes(dtype: DType, n: usize, seed: usize) -> Vec<u8> {
     const SPECIAL: [f64; 16] = [
         0.0,
@@ -69,7 +69,7 @@ fn accesses(kernel: &Kernel, geometry: &Geometry) -> Vec<(Access, usize, bool)> 
     body.accesses.iter().zip(at).enumerate().map(|(k, (a, g))| (*a, bytes(a, g), stored(k))).collect()
 }
 
-/// Makes all NaN the same: the compiler decides which one an operation returns, and above all its sign.
+/// Replaces all NaN by the same one: which NaN an operation returns, and with which sign, depends on the compiler.
 fn one_nan(dtype: DType, bytes: &mut [u8]) {
     // Bits of the exponent; NaN has a fraction besides.
     let exponent: u64 = match dtype {
@@ -122,7 +122,7 @@ fn compiled(device: &Arc<CudaDevice>, kernel: &(Kernel, Geometry)) -> Vec<Vec<u8
     run(device, &*program, kernel)
 }
 
-/// Runs a kernel by both, and compares the bits.
+/// Runs a kernel by the interpreter and by compiled code, and compares the bits of the results.
 fn check(device: &Arc<CudaDevice>, kernel: &(Kernel, Geometry), what: &str) {
     let got = generic(device, kernel).unwrap_or_else(|| panic!("{what} is not covered"));
     assert!(got == compiled(device, kernel), "{what}");
@@ -215,7 +215,7 @@ fn flips_go_back_from_where_they_begin() {
     }
 }
 
-/// Map through an index map: a source of five by seven elements with a border of zeros, and every second column.
+/// Kernel with an index map: a source of five by seven elements with a border of zeros, and every second column.
 fn mapped(dtype: DType) -> (Kernel, Geometry) {
     let map = IndexMap::new(View::contiguous(Shape::new(&[5, 7])));
     let map = map.slice(&[(0, 1, 5), (0, 2, 4)]).pad(&[(1, 2), (0, 3)]);
@@ -240,8 +240,8 @@ fn padding_and_slices_go_through_maps() {
     }
 }
 
-/// Maxima and minima of rows: folds whose order cannot be observed, inner- and outer-axis, in one block or divided
-/// among many.
+/// Kernel of maxima and minima of rows, folds whose order cannot be observed: inner- or outer-axis, in one block or
+/// divided among many.
 fn extremes(dtype: DType, [rows, n]: [usize; 2], across: bool) -> (Kernel, Geometry) {
     let strides = if across { [1, rows as isize] } else { [n as isize, 1] };
     let mut d = Draft::new(true, &[rows, n], 1);
@@ -265,7 +265,7 @@ fn folds_without_an_order_have_the_same_bits() {
     }
 }
 
-/// Two passes: counts the elements above half of the maximum.
+/// Kernel of two passes: counts the elements above half of the maximum.
 fn counted([rows, n]: [usize; 2]) -> (Kernel, Geometry) {
     let mut d = Draft::new(true, &[rows, n], 1);
     let x = d.load(DType::I32, &[n as isize, 1]);

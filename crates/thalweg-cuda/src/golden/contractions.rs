@@ -11,7 +11,7 @@ use thalweg_kernel::{
     MatmulGeometry, Node, NodeId, Orientation, Precision, Prologue, TileBox, TileGeometry,
 };
 
-/// Products of eight pairs of bf16 matrices, the right ones transposed.
+/// Golden GEMM: products of eight pairs of bf16 matrices, of which the right ones are transposed.
 pub(super) fn products() -> (Kernel, Geometry) {
     let (m, n, k) = (300, 200, 100);
     let geometry = MatmulGeometry {
@@ -29,7 +29,7 @@ pub(super) fn products() -> (Kernel, Geometry) {
     )
 }
 
-/// Tiles of a map or row kernel over `[batch…, rows, columns]`.
+/// Geometry of tiles for a map or row kernel over `[batch…, rows, columns]`.
 pub(crate) fn tiles(geometry: Geometry) -> TileGeometry {
     let geometry = match geometry {
         Geometry::Map(g) => g,
@@ -42,7 +42,7 @@ pub(crate) fn tiles(geometry: Geometry) -> TileGeometry {
     TileGeometry { rows: columns - 1, columns, boxes, extents }
 }
 
-/// Products of `count` pairs of matrices, the right ones transposed or not.
+/// Geometry of products of `count` pairs of matrices; the right ones may be transposed.
 pub(crate) fn product_of(count: usize, [m, n, k]: [usize; 3], transposed: bool) -> MatmulGeometry {
     MatmulGeometry {
         batch: vec![(count, (m * k) as isize, (k * n) as isize)],
@@ -55,7 +55,7 @@ pub(crate) fn product_of(count: usize, [m, n, k]: [usize; 3], transposed: bool) 
     }
 }
 
-/// `gelu(a·b + bias)` of bf16.
+/// Golden GEMM with an epilogue: `gelu(a·b + bias)` of bf16.
 pub(super) fn product_with_gelu(n: usize, transposed: bool) -> (Kernel, Geometry) {
     let mut d = Draft::new(false, &[1, n, n], 0);
     let sums = d.load(DType::F32, &[0, n as isize, 1]);
@@ -79,7 +79,7 @@ pub(super) fn product_with_gelu(n: usize, transposed: bool) -> (Kernel, Geometry
     (Kernel::Contraction(contraction), Geometry::Contraction(Box::new(sizes)))
 }
 
-/// `silu(x·wᵀ + bias)` of one row of bf16 by 5,632 rows of weights.
+/// Golden GEMV with an epilogue: `silu(x·wᵀ + bias)` of one row of bf16 by 5,632 rows of weights.
 pub(super) fn product_of_one_row() -> (Kernel, Geometry) {
     let (n, k) = (5632, 2048);
     let mut d = Draft::new(false, &[1, n], 0);
@@ -100,7 +100,7 @@ pub(super) fn product_of_one_row() -> (Kernel, Geometry) {
     (Kernel::Contraction(contraction), Geometry::Contraction(Box::new(sizes)))
 }
 
-/// Queries, keys and values of 4,096 rows: three products in one launch.
+/// Golden grouped GEMM: queries, keys and values of 4,096 rows, three products in one launch.
 pub(super) fn three_products() -> (Kernel, Geometry) {
     let sizes =
         || Geometry::Contraction(Box::new(ContractionGeometry::unfused(product_of(1, [4096, 1024, 1024], true))));
@@ -112,15 +112,15 @@ pub(super) fn three_products() -> (Kernel, Geometry) {
 /// Mask of attention scores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Masked {
-    /// No mask.
+    /// No mask: each row sees all keys.
     None,
-    /// An operand added to the scores.
+    /// A mask that is an operand, which is added to the scores.
     Added,
-    /// Causal: each row sees the keys up to its own number.
+    /// Causal mask: row `i` sees keys 0 to `i`.
     Causal,
 }
 
-/// `softmax(q·kᵀ/8, masked)·v`, as the planner builds it.
+/// Golden flash attention: `softmax(q·kᵀ/8, masked)·v`, as the planner builds it.
 pub(crate) fn attention(heads: usize, [m, n, d]: [usize; 3], dtype: DType, masked: Masked) -> (Kernel, Geometry) {
     let added = |of: &mut Draft, scaled: NodeId| {
         let mask = of.load(dtype, &[0, n as isize, 1]);
@@ -144,10 +144,10 @@ pub(crate) fn attention(heads: usize, [m, n, d]: [usize; 3], dtype: DType, maske
     }
 }
 
-/// Applies a mask to a score.
+/// Function that applies a mask to a score.
 type Mask<'a> = &'a dyn Fn(&mut Draft, NodeId) -> NodeId;
 
-/// Attention with a mask; the scores' body has `reads` operands.
+/// Builds attention with a mask; the scores' body has `reads` operands.
 fn masked_attention(
     heads: usize,
     [m, n, d]: [usize; 3],
@@ -188,7 +188,7 @@ fn masked_attention(
     (Kernel::Contraction(contraction), Geometry::Contraction(Box::new(sizes)))
 }
 
-/// Convolution: 3 × 3 windows of 16 images of 8 channels, by 64 filters.
+/// Golden convolution: 3 × 3 windows of 16 images of 8 channels, by 64 filters.
 pub(super) fn convolution(dtype: DType, precision: Precision) -> (Kernel, Geometry) {
     let (images, channels, side, out) = (16, 8, 16, 14);
     let (m, n, k) = (64, out * out, 9 * channels);
@@ -208,7 +208,7 @@ pub(super) fn convolution(dtype: DType, precision: Precision) -> (Kernel, Geomet
     (Kernel::Contraction(contraction), Geometry::Contraction(Box::new(sizes)))
 }
 
-/// A product of bf16 of these sizes, with contiguous terms on the left and contiguous columns on the right.
+/// Golden unfused GEMM: a product of bf16 with contiguous terms on the left and contiguous columns on the right.
 fn bare(m: usize, n: usize, k: usize) -> (Kernel, Geometry) {
     let product = MatmulGeometry {
         batch: vec![],
@@ -272,7 +272,7 @@ fn tiles_count_rows_columns_and_terms_in_32_bits() {
     }
 }
 
-/// `relu(a·b + bias)` of f32: 16 tiles of 64 × 64, whose terms eight blocks divide (split-K).
+/// Golden split-K GEMM: `relu(a·b + bias)` of f32 in 16 tiles of 64 × 64, whose terms eight blocks divide.
 pub(super) fn product_of_few_tiles() -> (Kernel, Geometry) {
     let (m, n, k) = (128, 512, 1024);
     let mut d = Draft::new(false, &[1, m, n], 0);

@@ -23,7 +23,7 @@ extern "C" __global__ void __launch_bounds__(TILE * 8) transposed(const unsigned
   if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0 && threadIdx.y == 0) *clock = now;
 }"#;
 
-/// A transpose of bf16 to f32, scaled by a number.
+/// Golden kernel of the user's own: a transpose of bf16 to f32, scaled by a number.
 pub(super) fn transposed() -> (Kernel, Geometry) {
     let source = ForeignSource {
         name: "transposed".into(),

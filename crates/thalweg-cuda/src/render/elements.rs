@@ -6,7 +6,7 @@
 use super::types::held;
 use thalweg_ir::{DType, ElementOp};
 
-/// Expression of an operation on arguments of `dtype`, where CUDA C++ has one.
+/// CUDA C++ expression of an operation on arguments of `dtype`; `None` where the operation has none.
 fn written(op: ElementOp, dtype: DType, args: &[&str]) -> Option<String> {
     if dtype.is_float() {
         float(op, dtype, args)

@@ -69,7 +69,7 @@ pub fn source(class: &ForeignClass) -> String {
     out
 }
 
-/// Arguments of the entry's call.
+/// Argument expressions of the call of the user's entry: addresses, sizes and numbers.
 fn arguments(class: &ForeignClass, params: &ForeignParams) -> Vec<String> {
     let s = class.of.source();
     let dtypes = s.operands.iter().chain(&s.results);

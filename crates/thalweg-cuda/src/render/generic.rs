@@ -15,9 +15,9 @@ use std::sync::LazyLock;
 use thalweg_gpu::kernels::generic::Width;
 use thalweg_ir::{DType, ElementOp};
 
-/// Threads per block.
+/// Threads per block of every generic kernel.
 pub const THREADS: u32 = 128;
-/// Maximum number of argument words: a launch has at most 4 KiB before CUDA 12.1.
+/// Maximum number of kernel arguments: a launch has at most 4 KiB of them before CUDA 12.1.
 pub const WORDS: usize = 500;
 /// Bytes of shared memory that one interpreter value takes per block: 16 bytes for each of 128 threads.
 pub const SLOT: usize = THREADS as usize * 16;
@@ -84,7 +84,7 @@ const CODES: [(&str, Code); 16] = [
     ("WHERE", Code::Where),
 ];
 
-/// Dtypes of computation. Narrow integers are computed in i32 and wrapped.
+/// Dtypes in which instructions compute. Narrow integers are computed in i32 and wrapped.
 const COMPUTED: [DType; 6] = [DType::F32, DType::I32, DType::U32, DType::Bool, DType::F64, DType::I64];
 
 /// Whether the generic kernels support a dtype.
@@ -92,7 +92,7 @@ pub fn has(dtype: DType) -> bool {
     !matches!(dtype, DType::U16 | DType::U64)
 }
 
-/// Dtype of [`COMPUTED`] in which a value is held.
+/// Dtype of [`COMPUTED`] in which a value of this dtype is held in a slot.
 pub fn computed(dtype: DType) -> DType {
     match dtype {
         DType::BF16 | DType::F16 => DType::F32,
@@ -101,7 +101,7 @@ pub fn computed(dtype: DType) -> DType {
     }
 }
 
-/// Operation of an instruction that computes a value.
+/// Operation of an arithmetic instruction (as opposed to memory accesses and control flow).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Computes {
     /// Elementwise operation on arguments of a dtype of [`COMPUTED`].
@@ -110,7 +110,7 @@ pub enum Computes {
     Cast(DType, DType),
 }
 
-/// Operations; their opcodes follow those of [`Code`].
+/// All operations, ordered by opcode. Their opcodes follow those of [`Code`].
 static OPERATIONS: LazyLock<Vec<Computes>> = LazyLock::new(|| {
     let elements = COMPUTED.into_iter().flat_map(|d| {
         let own = ElementOp::ALL.iter().filter(move |&&op| op != ElementOp::Where && is_native(op, d));
@@ -127,8 +127,8 @@ pub fn number(of: Computes) -> Option<u16> {
     OPERATIONS.iter().position(|o| *o == of).map(|at| (CODES.len() + at) as u16)
 }
 
-/// Whether an instruction is expanded in the source for each lane. Others, which take many instructions or are rare,
-/// are calls of one function. So the source stays short, which bounds its compile time.
+/// Whether an instruction is expanded in the source for each lane. All others, which are long or rare, call one shared
+/// function, so that the source stays short and compiles fast.
 fn is_light(of: Computes) -> bool {
     use ElementOp::*;
     let arithmetic = |op| matches!(op, Add | Sub | Mul);
@@ -156,7 +156,7 @@ fn reading(dtype: DType, name: &str) -> String {
     format!("as_{}({name})", dtype.name())
 }
 
-/// Expression of an instruction on these interpreter values.
+/// CUDA C++ expression of an operation on the interpreter values named `x`, `y` and `z`.
 fn text(of: Computes, [x, y, z]: [&str; 3]) -> String {
     match of {
         Computes::Element(op, dtype) => {
@@ -167,7 +167,7 @@ fn text(of: Computes, [x, y, z]: [&str; 3]) -> String {
     }
 }
 
-/// Source of a kernel with one function, `generic`.
+/// Source of the generic kernel of this width: one function, `generic`.
 pub fn source(width: Width) -> String {
     let mut out = String::new();
     let word = if width.is_wide() { "u64" } else { "u32" };

@@ -9,11 +9,11 @@ use super::Source;
 use std::fmt::Write;
 use thalweg_gpu::kernels::GroupClass;
 
-/// Beginning of a kernel function's definition, by which it is found in a source.
+/// Beginning of a kernel function's definition, at which a component's source is split.
 const FUNCTION: &str = "extern \"C\" __global__";
 
-/// Definitions before a component's function, a line each: of its monoids (`struct`), or of the states of its online
-/// folds (`typedef`).
+/// Definition lines before a component's function that begin with `of`: of its monoids (`struct`), or of the states of
+/// its online folds (`typedef`).
 fn definitions<'a>(part: &'a Source, of: &'a str) -> impl Iterator<Item = &'a str> {
     let function = part.own.rfind(FUNCTION).unwrap_or(0);
     part.own[..function].lines().filter(move |line| line.starts_with(of))

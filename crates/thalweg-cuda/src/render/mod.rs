@@ -78,7 +78,7 @@ impl Printer for CudaPrinter {
     }
 }
 
-/// Source of a kernel. A grouped launch is assembled from the sources of its components.
+/// Source of a kernel, with its compiler options. A grouped launch is assembled from the sources of its components.
 ///
 /// # Panics
 /// For a library's GEMM, which has no source.
@@ -96,7 +96,8 @@ pub fn source(of: &Skeleton) -> Source {
     Source { options: options(of), own: format!("{}\n// {}\n{own}", before(of), of.about()) }
 }
 
-/// Program of a kernel; `None` for kernels with hand-written CUDA C++. It is verified wherever programs are tested.
+/// Program (GPU IR) of a kernel; `None` for kernels with hand-written CUDA C++. It is verified wherever programs are
+/// tested.
 ///
 /// # Panics
 /// When the program is invalid.
@@ -126,7 +127,7 @@ pub fn program(of: &Skeleton) -> Option<Kernel> {
     Some(kernel)
 }
 
-/// Source of a kernel without a program.
+/// Source of a kernel that has hand-written CUDA C++ instead of a program.
 fn text(of: &Skeleton) -> String {
     match of {
         Skeleton::Map(..)

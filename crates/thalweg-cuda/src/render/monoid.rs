@@ -6,7 +6,7 @@ use thalweg_ir::{DType, Monoid, ScanOp};
 use thalweg_kernel::monoid::combination;
 use thalweg_kernel::{Node, NodeId, expand};
 
-/// Expression that combines two partial results, the variables `before` and `after`.
+/// CUDA C++ expression that combines two partial results, the variables named by `before` and `after`.
 pub fn combined(op: Monoid, dtype: DType, before: &str, after: &str) -> String {
     // The prelude's maximum and minimum return one NaN without further help.
     let body = expand(&combination(op, dtype, false), &is_native);
@@ -29,37 +29,37 @@ pub fn combined(op: Monoid, dtype: DType, before: &str, after: &str) -> String {
     text.swap_remove(body.sets[0].node.index())
 }
 
-/// Name of the struct of a fold's combine operation.
+/// Name of the C++ struct of a monoid: the monoid's name and the register type, joined by `_`.
 pub fn name(op: Monoid, dtype: DType) -> String {
     format!("{}_{}", op.row().name, held(dtype))
 }
 
-/// Definition of the struct of a fold's combine operation.
+/// Definition of the C++ struct of a monoid, whose function `of` combines two partial results.
 pub fn definition(op: Monoid, dtype: DType) -> String {
     let (name, h, of) = (name(op, dtype), held(dtype), combined(op, dtype, "x", "y"));
     format!("struct {name} {{ FN static {h} of({h} x, {h} y) {{ return {of}; }} }};\n")
 }
 
-/// Accumulator of a scan, as CUDA C++.
+/// CUDA C++ text for the accumulator of a scan.
 pub struct Running {
-    /// Type of the accumulator.
+    /// C++ type of the accumulator.
     pub wide: &'static str,
-    /// Identity of the accumulator, an expression.
+    /// Expression of the accumulator's identity element.
     pub identity: String,
-    /// Expression that combines two accumulators, `x` before `y`.
+    /// Expression that combines the accumulators `x` and `y`; `x` is of the earlier elements.
     pub combined: String,
-    /// Functions that the expression needs.
+    /// Definitions of device functions that the expression calls; empty for none.
     pub functions: &'static str,
 }
 
 impl Running {
-    /// Accumulator of a scan over elements of that dtype.
+    /// Describes the accumulator of a scan over elements of this dtype.
     pub fn new(op: ScanOp, dtype: DType) -> Running {
         let carried = if dtype.is_float() { DType::F64 } else { Monoid::widest(dtype) };
         let wide = held(carried);
         let monoid = op.monoid().expect("what is no sort runs a monoid");
         let identity = constant(carried, (monoid.row().neutral)(carried).to_bits(carried));
-        // The running logarithm is its own state: the logarithm of a sum of two follows from their logarithms.
+        // The accumulator of a running log-sum-exp is a logarithm: that of a sum of two follows from their logarithms.
         let (combined, functions) = match monoid {
             Monoid::LogSumExp => ("log_add(x, y)".into(), LOG_ADD),
             other => (combined(other, carried, "x", "y"), ""),

@@ -15,7 +15,7 @@ use thalweg_gpu::ir::{
 };
 use thalweg_ir::DType;
 
-/// Operator precedence, as in C.
+/// Precedence levels of C++ operators, the loosest first.
 mod tight {
     pub const SELECT: u8 = 0;
     pub const OR: u8 = 1;
@@ -36,7 +36,7 @@ mod tight {
 pub fn kernel(k: &Kernel) -> String {
     let definitions: String = k.definitions.iter().map(definition).collect();
     let blocks = k.blocks.map_or(String::new(), |n| format!(", {n}"));
-    // Tensor maps need alignment.
+    // Tensor maps must be aligned to cache lines in the parameter.
     let lines = if k.has_maps() { "_LINES" } else { "" };
     format!(
         "{definitions}extern \"C\" __global__ void __launch_bounds__({}{blocks}) {}(THALWEG_PARAMETER{lines}({})) {{\n  begin();\n{}}}\n",
@@ -58,7 +58,8 @@ pub fn type_name(ty: Type) -> Cow<'static, str> {
     }
 }
 
-/// Definition that a routine needs.
+/// C++ definition that a routine of the kernel needs: a monoid's struct, a scan's struct, a `wgmma` function or a state
+/// type.
 fn definition(of: &Definition) -> String {
     match *of {
         Definition::Monoid(op, dtype) => monoid::definition(op, dtype),
@@ -85,7 +86,7 @@ fn narrowed(dtype: DType) -> String {
         DType::F64 => "y".into(),
         DType::BF16 => "bf16_of(y)".into(),
         DType::F16 => "f16_of(y)".into(),
-        // Sums modulo 2.
+        // A scan of bools adds modulo 2.
         DType::Bool => "(y & 1) != 0".into(),
         other => format!("({})y", held(other)),
     }
@@ -211,7 +212,7 @@ fn looped(out: &mut String, turns: &For) {
     let _ = writeln!(out, "for ({ty} {name} = {from}; {name} < {below}; {on}) {{\n{}}}", statements(body));
 }
 
-/// Prints a routine without a result.
+/// Prints the call of a routine that has no result.
 fn act(out: &mut String, action: &Action) {
     let _ = match action {
         Action::FoldPoints { monoid, dtype, wide, registers } => {
@@ -333,7 +334,7 @@ fn act(out: &mut String, action: &Action) {
     };
 }
 
-/// First word of a kernel argument.
+/// C++ expression of a kernel argument: its first argument word.
 pub fn argument(param: &Slot) -> String {
     format!("a.w[{}]", param.word())
 }
@@ -350,7 +351,7 @@ fn turn_name(how: Rotation) -> &'static str {
     }
 }
 
-/// Call of a routine with a result.
+/// C++ call of a routine that has a result.
 fn routine(of: Routine, args: &[Expr]) -> String {
     let all = || args.iter().map(expr).collect::<Vec<_>>().join(", ");
     match of {
@@ -419,7 +420,7 @@ fn indices(at: &[Expr]) -> String {
     at.iter().map(|i| format!("[{}]", expr(i))).collect()
 }
 
-/// Pointer to an element of memory.
+/// C++ expression of a pointer to an element: `operand + at`.
 fn place(operand: &str, at: &Expr) -> String {
     format!("{operand} + {}", at_least(at, tight::PRODUCT))
 }
@@ -435,7 +436,7 @@ fn at_least(of: &Expr, tightness: u8) -> String {
     if own < tightness { format!("({text})") } else { text }
 }
 
-/// Prints an expression; also returns its precedence.
+/// Prints an expression; also returns the precedence of its outermost operator.
 fn written(of: &Expr) -> (String, u8) {
     use tight::{ATOM, SELECT, UNARY};
     let atom = |x: &Expr| at_least(x, UNARY);
@@ -497,7 +498,7 @@ fn written(of: &Expr) -> (String, u8) {
     }
 }
 
-/// Integer literal.
+/// C++ literal of an integer of this type.
 fn number(n: i64, ty: Type) -> String {
     match ty {
         Type::U32 => format!("{n}u"),

@@ -5,7 +5,7 @@
 /// One level of indentation.
 const STEP: &str = "  ";
 
-/// Reformats a text.
+/// Reformats generated source.
 pub fn tidy(text: &str) -> String {
     let (mut out, mut depth) = (String::with_capacity(text.len()), 0usize);
     for line in text.lines().flat_map(statements) {

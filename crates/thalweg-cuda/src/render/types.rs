@@ -2,7 +2,7 @@
 
 use thalweg_ir::{DType, Scalar};
 
-/// Type of an element in memory.
+/// C++ type of an element in memory.
 pub fn stored(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 => "float",
@@ -19,7 +19,7 @@ pub fn stored(dtype: DType) -> &'static str {
     }
 }
 
-/// Type of a value in a register; bf16 and f16 are held as float.
+/// C++ type of a value in a register; bf16 and f16 are held as float.
 pub fn held(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 | DType::BF16 | DType::F16 => "float",
@@ -28,7 +28,7 @@ pub fn held(dtype: DType) -> &'static str {
     }
 }
 
-/// Register value of a loaded element.
+/// Expression that converts a loaded element to its register type.
 pub fn unpack(dtype: DType, raw: &str) -> String {
     match dtype {
         DType::BF16 => format!("from_bf16({raw})"),
@@ -38,7 +38,7 @@ pub fn unpack(dtype: DType, raw: &str) -> String {
     }
 }
 
-/// Element to store for a register value.
+/// Expression that converts a register value to the element type in memory, rounding it.
 pub fn pack(dtype: DType, value: &str) -> String {
     match dtype {
         DType::BF16 => format!("to_bf16({value})"),
@@ -48,12 +48,12 @@ pub fn pack(dtype: DType, value: &str) -> String {
     }
 }
 
-/// Element to store for a node's value, which is rounded already.
+/// Expression that converts a register value to the element type in memory, where the value is already rounded.
 pub fn pack_rounded(dtype: DType, value: &str) -> String {
     if dtype == DType::BF16 { format!("bits_bf16({value})") } else { pack(dtype, value) }
 }
 
-/// A constant, given in the form of [`Scalar::to_bits`].
+/// C++ literal of a constant, whose bits are in the form of [`Scalar::to_bits`].
 pub fn constant(dtype: DType, bits: u64) -> String {
     let scalar = Scalar::from_bits(bits, dtype);
     match dtype {
@@ -84,7 +84,7 @@ pub fn scalar(dtype: DType, word: &str) -> String {
     }
 }
 
-/// Conversion of a value from one dtype to another.
+/// Expression that converts a register value from one dtype to another.
 pub fn cast(from: DType, to: DType, x: &str) -> String {
     use DType::{BF16, Bool, F16, F32, F64};
     let narrow = |d| matches!(d, BF16 | F16);
@@ -106,7 +106,7 @@ pub fn cast(from: DType, to: DType, x: &str) -> String {
     }
 }
 
-/// Bitcast of a value to another dtype of the same width.
+/// Expression that reinterprets the bits of a value as another dtype of the same width.
 pub fn bitcast(from: DType, to: DType, x: &str) -> String {
     let bits = match from {
         DType::F32 => format!("f32_bits({x})"),

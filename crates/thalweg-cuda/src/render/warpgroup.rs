@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-/// Stride byte offset: bytes from eight lines to the next eight.
+/// Stride byte offset of a `wgmma` descriptor: bytes from one group of eight rows in shared memory to the next.
 pub const EIGHT: u32 = 1024;
 
 /// Location of operand A.
@@ -17,7 +17,7 @@ pub enum Left {
     Registers,
 }
 
-/// Definition of the function `warpgroup_multiply` for `columns` columns.
+/// C++ definition of the function `warpgroup_multiply` for an accumulator tile of `columns` columns.
 pub fn function(f16: bool, left: Left, right_across: bool, columns: u32) -> String {
     let sums = columns / 2;
     let dtype = if f16 { "f16" } else { "bf16" };

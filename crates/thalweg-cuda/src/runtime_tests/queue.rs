@@ -11,7 +11,7 @@ struct Bench {
     add: Launch,
 }
 
-/// A queue, and a launch that adds its second word to the number at its first.
+/// Creates a queue, and a launch that adds its second argument word to the number at its first.
 fn bench() -> Bench {
     let driver: Arc<dyn Driver> = Arc::new(Emulated::new().unwrap());
     let queues = Queues::new(&driver, "cuda:emulated").unwrap();
@@ -78,7 +78,7 @@ fn what_comes_often_is_a_graph_whatever_happens_in_between() {
     assert_eq!(run(5, false, false), (true, x + 17, y + 30, 1, 1));
     // An exclusive write is ordered between the launches.
     assert_eq!(run(7, false, true), (true, 1, y + 44, 3, 0));
-    // Deferred launches of a failed run do not run.
+    // Deferred launches of a run that failed do not run.
     assert_eq!(run(9, true, false), (false, 1, y + 44, 0, 0));
     // The last run was too short for a graph.
     assert_eq!(run(1, false, false).3, 3);

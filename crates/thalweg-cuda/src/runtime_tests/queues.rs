@@ -14,7 +14,7 @@ extern "C" __global__ void take(THALWEG_PARAMETER(2)) { *(u64 *)a.w[1] = *(u64 *
 extern "C" __global__ void set(THALWEG_PARAMETER(2)) { *(u64 *)a.w[0] = a.w[1]; }
 "#;
 
-/// Bytes of a large buffer.
+/// Number of bytes of a large buffer.
 const BIG: usize = 128 << 10;
 
 struct Bench {
@@ -250,7 +250,7 @@ fn copies_between_gpus_follow_the_writer_and_precede_later_work() {
         let (x, to) = (there.big(n), here.pool.allocate(BIG).unwrap());
         there.add(&x, 5);
         here.queues.copy_from(&to, &there.queues, &x, BIG).unwrap().unwrap();
-        // Its memory may be reused there at once, and it may be overwritten.
+        // The memory of the source may be reused there at once, and overwritten.
         match n % 2 {
             0 => drop(x),
             _ => there.add(&x, 1000),

@@ -41,7 +41,7 @@ impl Checker {
     /// Checks other plans: the first legal one, those of a short and a long search, and each candidate of autotuning.
     pub(super) fn other_plans(&self, program: &Program, want: &[Option<Vec<u8>>]) -> Result<(), String> {
         for effort in [Effort::None, Effort::Visits(60), Effort::Full] {
-            // On a thread without plans.
+            // The check runs on a new thread, which has no plans yet.
             let run = || {
                 set_effort(effort);
                 self.run(program, STRICT, Drops::Early, false)
@@ -92,7 +92,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Checks the same values when inputs and results are passed between threads.
+    /// Checks that values are the same when inputs and results are passed between threads.
     pub(super) fn on_another_thread(&self, program: &Program, unfused: &[Option<Vec<u8>>]) -> Result<(), String> {
         let there = std::thread::scope(|s| {
             let recorded = s.spawn(|| {
@@ -180,7 +180,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Like [`Checker::record`], but leaves everything pending.
+    /// Like [`Checker::record`], but leaves all recorded operations pending.
     fn record_pending(&self, program: &Program) -> Result<Vec<Option<Arc<Value>>>, Error> {
         let inputs = self.upload(program, self.device)?;
         let mut values: Vec<Arc<Value>> = vec![];

@@ -81,7 +81,7 @@ impl Checker {
         self.equal_where(program, got, want, what)
     }
 
-    /// Compares kept results that both runs have, bit by bit.
+    /// Compares the kept results that both runs have, bit by bit.
     fn equal_where(
         &self,
         program: &Program,
@@ -104,7 +104,7 @@ impl Checker {
         })
     }
 
-    /// Compares selections that every plan makes alike, bit by bit.
+    /// Compares the selections that must be the same under every plan, bit by bit.
     pub(super) fn equal_selections(
         &self,
         program: &Program,

@@ -14,7 +14,7 @@ use thalweg_stream::{
     Mode, clear_plans, finish_further_searches, finish_searches, set_deferring, set_effort, set_tiers,
 };
 
-/// Runs of each program before its searches are waited for.
+/// Number of runs of each program before its plan searches are waited for.
 const MEETINGS: usize = 2;
 /// Search budget that ends most searches early.
 const TRUNCATED_SEARCH: Effort = Effort::Visits(30);
@@ -94,7 +94,7 @@ impl Checker {
     }
 }
 
-/// The program and its variants.
+/// Returns the program and its variants.
 fn variants(program: &Program) -> Vec<Program> {
     let mut all = vec![program.clone()];
     let grown = with_one_more(program);
@@ -105,7 +105,7 @@ fn variants(program: &Program) -> Vec<Program> {
     all
 }
 
-/// Last step with a float result.
+/// Index of the last step with a float result.
 fn last_of_floats(program: &Program) -> Option<usize> {
     let fits = |s: &Step| matches!(s.dtype, DType::F32 | DType::F64 | DType::BF16 | DType::F16);
     program.steps.iter().rposition(fits)

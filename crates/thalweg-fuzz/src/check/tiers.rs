@@ -9,14 +9,15 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use thalweg_runtime::{Counters, counters};
 use thalweg_stream::{Mode, clear_plans, finish_searches, set_deferring, set_tiers};
 
-/// Runs of a program, with tiers on or off; before the fifth run the searches requested by the others have finished.
+/// For each of seven runs of a program, whether tiers are on. Before the fifth run, the searches that earlier runs
+/// requested have finished.
 const TURNS: [bool; 7] = [true, true, false, true, true, true, true];
 const SEARCHED: usize = 4;
 
-/// Kernels run by the generic kernels of a GPU.
+/// Number of kernels that the generic kernels of a GPU have run.
 static GENERIC_KERNELS: AtomicU64 = AtomicU64::new(0);
 
-/// Number of kernels run by the generic kernels of a GPU so far.
+/// Number of kernels that the generic kernels (interpreters) of a GPU have run so far.
 pub fn generic_kernels() -> u64 {
     GENERIC_KERNELS.load(Relaxed)
 }

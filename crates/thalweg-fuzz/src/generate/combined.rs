@@ -69,7 +69,7 @@ fn combine(which: usize, dtype: DType) -> Option<Loop> {
 }
 
 impl Generator {
-    /// Component of a reduction or scan by a combine.
+    /// Step with one component of a reduction or scan by a user-defined combine.
     pub(super) fn combined(&mut self) -> Option<Step> {
         let held = |d: DType| matches!(d, DType::F32 | DType::F64 | DType::I32);
         let first = self.tensor(|p, t| held(p.dtype(t)) && p.shape(t).rank() > 0)?;

@@ -45,7 +45,7 @@ impl Generator {
         .map(|_| ())
     }
 
-    /// Float tensor with at least one dimension, cast from another if there is none.
+    /// Random float tensor with at least one dimension; cast from another dtype if there is none.
     fn float_tensor(&mut self) -> Option<Tensor> {
         if let Some(t) = self.tensor(|p, t| p.dtype(t).is_float() && p.shape(t).rank() > 0) {
             return Some(t);
@@ -107,7 +107,7 @@ impl Generator {
         self.element_of(op, &[Argument::Tensor(a), Argument::Scalar(bits)])
     }
 
-    /// Axes to reduce: the last, the first, one between, several, all.
+    /// Random axes to reduce, as a mask: the last, the first, one between, several, or all.
     pub(super) fn axes(&mut self, x: Tensor) -> u32 {
         let rank = self.program.shape(x).rank() as u32;
         match self.rng.u32(..8) {
@@ -130,7 +130,7 @@ impl Generator {
         self.push(Op::Expand, dtype, shape, own.broadcast_mask(&shape) as u32, vec![Argument::Tensor(x)], ints)
     }
 
-    /// Reduction with the axes kept or dropped.
+    /// Records a reduction, with the axes kept or dropped.
     pub(super) fn reduced(&mut self, op: ReduceOp, x: Tensor, axes: u32, keep: bool) -> Option<Tensor> {
         let shape = self.program.shape(x);
         let gone = |i: usize| axes >> i & 1 == 1;
@@ -145,8 +145,8 @@ impl Generator {
         self.push(Op::Reduce(op), dtype, Shape::new(&dims), attr, vec![Argument::Tensor(x)], vec![])
     }
 
-    /// Reduction in a shape that broadcasts against `x`: axes kept, or dropped and restored by a reshape, and sometimes
-    /// expanded.
+    /// Records a reduction whose shape broadcasts against `x`: axes are kept, or dropped and restored by a reshape.
+    /// Sometimes it is expanded, too.
     pub(super) fn broadcastable_reduction(&mut self, op: ReduceOp, x: Tensor, axes: u32) -> Option<Tensor> {
         let shape = self.program.shape(x);
         let mut small = shape;
@@ -181,7 +181,7 @@ impl Generator {
         }
         let l = self.unary(Log, s)?;
         let y = self.binary(Sub, d, l)?;
-        // A loss over the same axes, or over others.
+        // A loss over the same axes as the softmax, or over others.
         if self.rng.bool() {
             let axes = if self.rng.bool() { axes } else { self.axes(y) };
             let keep = self.rng.bool();
@@ -340,7 +340,7 @@ impl Generator {
         self.binary(Add, l, m)
     }
 
-    /// One-hot mask of the extreme element, and the selected elements.
+    /// One-hot mask of the largest or smallest element, and the selected elements.
     fn one_hot(&mut self, x: Tensor) -> Option<Tensor> {
         let shape = self.program.shape(x);
         let axis = self.rng.usize(..shape.rank());
@@ -390,7 +390,7 @@ impl Generator {
         Some(results[at])
     }
 
-    /// Reduction of one or two movements of a tensor, or of a concatenation.
+    /// Reduction of a tensor after one or two movements, or of a concatenation.
     fn of_a_view(&mut self, x: Tensor) -> Option<Tensor> {
         let mut y = x;
         if self.rng.bool() {
@@ -408,7 +408,7 @@ impl Generator {
         }
         let (op, axes) = (self.plain(), self.axes(y));
         let r = self.broadcastable_reduction(op, y, axes)?;
-        // A movement of the result, too.
+        // The result is moved, too.
         let step = self.movement_of(r)?;
         self.push(step.op, step.dtype, step.shape, step.attr, step.args, step.ints)
     }
@@ -458,7 +458,7 @@ impl Generator {
         Some(share)
     }
 
-    /// Elements of a reduction's result by index, or a reduction of elements by index.
+    /// Elements of a reduction's result, gathered by index; or a reduction of gathered elements.
     fn by_index(&mut self, x: Tensor) -> Option<Tensor> {
         let mut from = x;
         if self.rng.bool() {
@@ -484,7 +484,7 @@ impl Generator {
         let g = self.push(Op::Gather, dtype, shape, axis as u32, args, vec![])?;
         let (op, axes) = (self.plain(), self.axes(g));
         let r = self.broadcastable_reduction(op, g, axes)?;
-        // With permuted dimensions, so that rows of both share a kernel or cannot.
+        // Dimensions are permuted, so that the rows of both cannot always share a kernel.
         let mut order: Vec<usize> = (0..shape.rank()).collect();
         self.rng.shuffle(&mut order);
         let to: Vec<usize> = order.iter().map(|&o| shape[o]).collect();

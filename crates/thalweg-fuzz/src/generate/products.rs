@@ -9,11 +9,11 @@ use thalweg_ir::{DType, ElementOp, Op, ReduceOp, Shape, pack_order};
 
 use ElementOp::{Add, Cos, Div, Exp, Ge, Le, Mul, Relu, Sigmoid, Square, Sub, Tanh, Where};
 
-/// Tile sizes and their neighbours.
+/// Sizes of matrices: tile sizes and their neighbours.
 const EDGES: [usize; 14] = [1, 2, 5, 6, 7, 12, 13, 15, 16, 17, 31, 33, 65, 257];
 
 impl Generator {
-    /// GEMM of new inputs with its surroundings.
+    /// Records a GEMM of new inputs with a prologue and an epilogue.
     pub(super) fn contraction(&mut self) -> Option<Tensor> {
         let dtype = self.pick(&[DType::F32, DType::F32, DType::F32, DType::F64, DType::BF16, DType::F16]);
         let (m, k, n) = (self.edge(), self.edge(), self.edge());
@@ -60,7 +60,8 @@ impl Generator {
         }
     }
 
-    /// Several GEMMs with one left factor, all kept: queries, keys and values. Their epilogues are mostly equal.
+    /// Records several GEMMs with one left operand, all kept: queries, keys and values. Their epilogues are mostly
+    /// equal.
     fn beside(&mut self, left: Tensor, batch: &[usize], sizes: [usize; 2]) -> Option<Tensor> {
         let dtype = self.program.dtype(left);
         let op = self.pick(&[None, None, Some(Tanh), Some(Relu)]);
@@ -83,7 +84,7 @@ impl Generator {
         self.pick(&EDGES)
     }
 
-    /// Matrix in memory: as it is, transposed, or sliced from a larger one.
+    /// Records a matrix in memory: whole, transposed, or sliced from a larger one.
     fn matrix(&mut self, dtype: DType, batch: &[usize], [rows, columns]: [usize; 2]) -> Option<Tensor> {
         let shape = |rows: usize, columns: usize| Shape::new(&[batch, &[rows, columns]].concat());
         match self.rng.u32(..5) {
@@ -100,13 +101,13 @@ impl Generator {
         }
     }
 
-    /// Transposed matrix.
+    /// Records a transposed matrix, the weights of a linear layer.
     fn weights(&mut self, dtype: DType, batch: &[usize], [rows, columns]: [usize; 2]) -> Option<Tensor> {
         let transposed = self.input(dtype, Shape::new(&[batch, &[columns, rows]].concat()));
         self.swap_last_two(transposed)
     }
 
-    /// Prologue of a left factor.
+    /// Records the prologue of a GEMM's left operand.
     fn prologue(&mut self, x: Tensor) -> Option<Tensor> {
         let rows = self.program.shape(x).iter().rev().nth(1).copied()?;
         match self.rng.u32(..7) {
@@ -153,7 +154,7 @@ impl Generator {
         if self.rng.bool() { self.with_number(Mul, y, 0.5) } else { Some(y) }
     }
 
-    /// One epilogue step: a bias, a factor per row, a residual, a function.
+    /// Records one step of an epilogue: a bias, a factor per row, a residual, or a function.
     fn after(&mut self, x: Tensor) -> Option<Tensor> {
         let (shape, dtype) = (self.program.shape(x), self.program.dtype(x));
         let rank = shape.rank();
@@ -174,7 +175,7 @@ impl Generator {
         }
     }
 
-    /// Softmax over the last axis, a norm, or a row sum.
+    /// Records a softmax over the last axis, a norm, or a row sum.
     fn row_reduction(&mut self, x: Tensor) -> Option<Tensor> {
         let last = 1 << (self.program.shape(x).rank() - 1);
         match self.rng.u32(..4) {
@@ -199,7 +200,7 @@ impl Generator {
         }
     }
 
-    /// Causal mask: each row attends to its first keys only, at least one.
+    /// Records a causal mask: each row attends to its first keys only, at least one.
     fn causal(&mut self, x: Tensor) -> Option<Tensor> {
         let shape = self.program.shape(x);
         let [rows, keys] = [2, 1].map(|back| shape[shape.rank() - back]);

@@ -14,7 +14,7 @@ use ElementOp::{
 };
 
 impl Generator {
-    /// Adds some selections; `None` if one does not apply.
+    /// Adds some selections at the end of a program; `None` if one does not apply.
     pub(super) fn selections(&mut self, rng: &mut Rng) -> Option<()> {
         for _ in 0..rng.usize(1..4) {
             let x = self.tensor(|p, t| p.dtype(t).is_float() && p.shape(t).rank() > 0 && p.shape(t).numel() > 0)?;
@@ -28,7 +28,7 @@ impl Generator {
         Some(())
     }
 
-    /// Chain in which every step rounds, so that unrounded intermediates give other values.
+    /// Records a chain of operations that all round, so that unrounded intermediates give other values.
     fn chain(&mut self, mut x: Tensor, rng: &mut Rng) -> Option<Tensor> {
         for _ in 0..rng.usize(1..5) {
             x = match rng.u32(..6) {
@@ -53,7 +53,7 @@ impl Generator {
         t
     }
 
-    /// `s == max(s)`, its index, and the gradient of an extreme: divided among the equal elements.
+    /// Records `s == max(s)`, its index, and the gradient of an extreme, which is divided among the equal elements.
     fn extremes_of(&mut self, x: Tensor, rng: &mut Rng) -> Option<Tensor> {
         let s = self.chain(x, rng)?;
         let axis = 1 << rng.usize(..self.program.shape(s).rank());
@@ -76,7 +76,7 @@ impl Generator {
         Some(self.keep(share))
     }
 
-    /// Step function, comparison, remainder or conversion to integers after a chain.
+    /// Records a step function, comparison, remainder or conversion to integers after a chain.
     fn discontinuity_after_chain(&mut self, x: Tensor, rng: &mut Rng) -> Option<Tensor> {
         let s = self.chain(x, rng)?;
         let y = match rng.u32(..7) {
@@ -103,7 +103,7 @@ impl Generator {
         Some(self.keep(y))
     }
 
-    /// Argsort of a chain.
+    /// Records the argsort of a chain.
     fn order_of(&mut self, x: Tensor, rng: &mut Rng) -> Option<Tensor> {
         let s = self.chain(x, rng)?;
         let shape = self.program.shape(s);
@@ -112,7 +112,7 @@ impl Generator {
         Some(self.keep(at))
     }
 
-    /// `√(a² - b²)`-like and `√(mean(a²) - mean(a)²)`-like differences with `a = b`: 0, not NaN.
+    /// Records differences like `√(a² - b²)` and `√(mean(a²) - mean(a)²)` with `a = b`: the result is 0, not NaN.
     fn equal_products(&mut self, x: Tensor, rng: &mut Rng) -> Option<Tensor> {
         let a = self.unary(Abs, x)?;
         let b = self.with_number(Maximum, a, 0.0)?;

@@ -9,11 +9,11 @@ use thalweg_ir::{DType, ElementOp, Op, ReduceOp, Shape, pack_order};
 
 use ElementOp::{Abs, Add, Div, Exp, Mul, Sigmoid, Sqrt, Sub, Tanh};
 
-/// Maximum computations of one idiom: every program is run more than a dozen times.
+/// Maximum number of computations in one idiom: each program is run more than a dozen times.
 const MAX_COMPUTATIONS: usize = 24;
 
 impl Generator {
-    /// Adds several computations; the first starts with `x`.
+    /// Adds several independent computations, the first of which starts with `x`.
     pub(super) fn siblings(&mut self, x: Tensor) -> Option<Tensor> {
         let dtype = self.program.dtype(x);
         let mut from = x;
@@ -47,7 +47,7 @@ impl Generator {
         self.input(dtype, shape)
     }
 
-    /// Optimizer step: two moments and a parameter are updated.
+    /// Records a step of an optimizer: two moments and a parameter are updated.
     fn optimiser_step(&mut self, g: Tensor) -> Option<Tensor> {
         let (dtype, shape) = (self.program.dtype(g), self.program.shape(g));
         let [p, m] = [(); 2].map(|_| self.input(dtype, shape));
@@ -75,7 +75,8 @@ impl Generator {
         self.unary(Sigmoid, t)
     }
 
-    /// Reduction whose result is used by a kernel over other points, so that groups depend on each other.
+    /// Records a reduction whose result is used by a kernel over other points, so that groups of kernels depend on each
+    /// other.
     fn row_and_map(&mut self, x: Tensor) -> Option<Tensor> {
         let axes = self.axes(x);
         let e = self.unary(Exp, x)?;

@@ -7,19 +7,19 @@ use thalweg_ir::{DType, ElementOp, Op, ReduceOp, Scalar, Shape, pack_order};
 
 use ElementOp::{Add, Maximum, Mul, Relu, Sigmoid};
 
-/// Windows along one axis.
+/// Sliding windows along one axis.
 #[derive(Clone, Copy)]
 struct Window {
     kernel: usize,
     stride: usize,
     dilation: usize,
     pads: (usize, usize),
-    /// Number of windows.
+    /// Number of windows along the axis.
     out: usize,
 }
 
 impl Generator {
-    /// Convolution, pooling, or a product of two tensors over some of their axes.
+    /// Records a convolution, a pooling, or a product of two tensors over some of their axes.
     pub(super) fn windowed(&mut self) -> Option<Tensor> {
         if self.later.u32(..6) == 0 {
             return self.long_windows();
@@ -31,7 +31,7 @@ impl Generator {
         }
     }
 
-    /// Windows of 17 to 100 elements in one reduction, sometimes of a function of them.
+    /// Records a reduction over windows of 17 to 100 elements, sometimes of a function of them.
     fn long_windows(&mut self) -> Option<Tensor> {
         let dtype = self.any_number();
         let (rows, n) = (self.later.usize(1..4), self.later.usize(17..140));
@@ -48,12 +48,12 @@ impl Generator {
         self.reduced(op, windows, axes, false)
     }
 
-    /// Random dtype: mostly f32, other floats, i32.
+    /// Random dtype of numbers: mostly f32, sometimes another float or i32.
     fn any_number(&mut self) -> DType {
         self.pick(&[DType::F32, DType::F32, DType::F32, DType::F64, DType::BF16, DType::F16, DType::I32])
     }
 
-    /// Random windows along an axis of this size.
+    /// Random sliding windows along an axis of this size.
     fn window_of(&mut self, size: usize) -> Window {
         let pad = |g: &mut Generator| g.pick(&[0, 0, 1, 1, 2]);
         let pads = if self.rng.bool() { (0, 0) } else { (pad(self), pad(self)) };
@@ -94,7 +94,7 @@ impl Generator {
         self.push(Op::Pad, dtype, shape, 0, args, ints)
     }
 
-    /// Slice of some axes, given as (axis, start, step, length); the others are whole.
+    /// Slices some axes, given as (axis, start, step, length); other axes stay whole.
     fn sliced(&mut self, x: Tensor, parts: &[(usize, usize, usize, usize)]) -> Option<Tensor> {
         let (dtype, mut shape) = (self.program.dtype(x), self.program.shape(x));
         let mut ints: Vec<i64> = shape.iter().flat_map(|&d| [0, 1, d as i64]).collect();
@@ -111,7 +111,7 @@ impl Generator {
         self.push(Op::Permute, dtype, Shape::new(&to), pack_order(order), vec![Argument::Tensor(x)], vec![])
     }
 
-    /// Convolution: im2col matrix times weights; then a bias and a function.
+    /// Records a convolution as an im2col matrix times weights, then a bias and a function.
     fn convolution(&mut self) -> Option<Tensor> {
         let dtype = self.any_number();
         let (x, windows) = self.image(dtype)?;
@@ -156,7 +156,7 @@ impl Generator {
         if self.rng.bool() && dtype.is_float() { self.unary(Relu, y) } else { Some(y) }
     }
 
-    /// Element `at` of every window.
+    /// Element number `at` of every window.
     fn element_at(&mut self, x: Tensor, windows: &[Window], mut at: usize) -> Option<Tensor> {
         let mut parts = vec![];
         for (i, w) in windows.iter().enumerate().rev() {
@@ -166,7 +166,7 @@ impl Generator {
         self.sliced(x, &parts)
     }
 
-    /// Depthwise convolution: a sum of shifted inputs, each times a weight per channel.
+    /// Records a depthwise convolution: a sum of shifted inputs, each times a weight per channel.
     fn depthwise(&mut self, x: Tensor, windows: &[Window]) -> Option<Tensor> {
         let (dtype, channels) = (self.program.dtype(x), self.program.shape(x)[1]);
         let mut sum: Option<Tensor> = None;
@@ -184,7 +184,7 @@ impl Generator {
         sum
     }
 
-    /// Maximum or sum of each window, one axis after the other.
+    /// Records the maximum or sum of each window, along one axis after the other.
     fn pooling(&mut self) -> Option<Tensor> {
         let dtype = self.any_number();
         let (x, windows) = self.image(dtype)?;
@@ -208,7 +208,8 @@ impl Generator {
         Some(x)
     }
 
-    /// Product of two tensors with axes in any order over some of them; the remaining axes form an outer product.
+    /// Records a product of two tensors over some of their axes, which have any order. The remaining axes form an outer
+    /// product.
     fn axes_against_axes(&mut self) -> Option<Tensor> {
         let dtype = self.any_number();
         let mut sizes = |most: usize| -> Vec<usize> {
@@ -229,7 +230,7 @@ impl Generator {
         if self.rng.bool() && dtype.is_float() { self.unary(Relu, out) } else { Some(out) }
     }
 
-    /// Input of these sizes whose axes have another order in memory.
+    /// Adds an input of these sizes whose axes have another order in memory.
     fn shuffled(&mut self, dtype: DType, dims: &[usize]) -> Option<Tensor> {
         let mut order: Vec<usize> = (0..dims.len()).collect();
         self.rng.shuffle(&mut order);

@@ -14,13 +14,13 @@ use thalweg_fusion::Costs;
 use thalweg_runtime::{Counters, Error, counters};
 use thalweg_stream::{costs, set_costs, set_deferring, set_mode, set_recomputing};
 
-/// Random cuts tried per program.
+/// Number of random cuts that are tried per program.
 const TIMES: usize = 2;
 
 /// Counts of values kept and dropped, operations recomputed, and runs under a memory limit that fit and that did not.
 static TALLY: [AtomicU64; 5] = [const { AtomicU64::new(0) }; 5];
 
-/// Text of the tally.
+/// Text of the counts, for the report.
 pub fn tally() -> String {
     let [kept, left, again, fit, not] = TALLY.each_ref().map(|n| n.load(Relaxed));
     format!(
@@ -32,7 +32,7 @@ pub fn tally() -> String {
 /// Bits of the value and of the gradients in f64, with all NaNs equal; `None` without gradients.
 type Bits = Option<Vec<Option<Vec<u64>>>>;
 
-/// Checks a program that is cut.
+/// Checks the gradients of a program whose stream is cut at random points.
 pub fn check(checker: &Checker, program: &Program, seed: u64, twice: bool) -> Result<(), String> {
     let old = (set_mode(STRICT), set_deferring(false), set_recomputing(false), costs(checker.device()));
     let done = in_all_ways(checker, program, &mut Rng::with_seed(seed), twice, &old.3);
@@ -90,7 +90,7 @@ fn in_all_ways(checker: &Checker, program: &Program, rng: &mut Rng, twice: bool,
     Ok(())
 }
 
-/// Costs of a device whose memory is slower by a factor.
+/// Costs of a device whose memory is slower by a factor than that of `costs`.
 fn dearer(costs: &Costs, factor: f64) -> Costs {
     let mut new = costs.clone();
     for level in &mut new.levels {

@@ -15,31 +15,31 @@ use thalweg::Tensor;
 use thalweg::raw::{self, RawArg};
 use thalweg_ir::{DType, ElementOp, Op, ReduceOp, ScanOp, ScatterOp};
 
-/// Directions per program.
+/// Number of random directions per program.
 const DIRECTIONS: usize = 3;
-/// Distances of finite differences.
+/// Distances from the point at which finite differences are taken.
 const STEPS: [f64; 4] = [1e-5, -1e-5, 2e-6, -2e-6];
 
-/// Direction: the move of each element of each input.
+/// Direction of a finite difference: the move of each element of each input.
 type Direction = Vec<Vec<f64>>;
 
-/// A program at certain inputs.
+/// Point of the input space of a program, at which its gradients are checked.
 struct Point<'a> {
     checker: &'a Checker,
     program: &'a Program,
     at: Vec<Vec<f64>>,
-    /// Whether a weighted sum of its gradients is differentiated.
+    /// Whether the gradient of a weighted sum of the gradients is checked (second derivative).
     second: bool,
     value: f64,
     gradients: Vec<Option<Vec<f64>>>,
 }
 
-/// Result of one direction.
+/// Result of the comparison along one direction.
 enum Outcome {
     Agrees,
-    /// Undecidable, as at a kink.
+    /// Not decidable, for example at a kink.
     Unstable,
-    /// The gradient along the direction, and the finite difference.
+    /// Gradient along the direction, and the finite difference, which differ.
     Differs(f64, f64),
 }
 
@@ -94,7 +94,8 @@ impl Point<'_> {
         inputs(self.checker, &moved)
     }
 
-    /// Value and gradients at moved inputs; `None` if the program does not depend on any.
+    /// Value and gradients at inputs moved by `by` along a direction; `None` if the program does not depend on any
+    /// input.
     #[allow(clippy::type_complexity, reason = "as the fields")]
     fn gradients_at(&self, by: f64, along: &Direction) -> Result<Option<(f64, Vec<Option<Vec<f64>>>)>, String> {
         let made = differentiated(self.program, &self.tensors(by, along)?, self.second, &Cuts::default());
@@ -244,7 +245,7 @@ fn read(x: &Tensor) -> Result<Vec<f64>, String> {
     x.to_f64_vec().map_err(|e| format!("differentiated: {e}"))
 }
 
-/// Contribution of each element to the gradient along a direction.
+/// Contribution of each element to the derivative along a direction.
 fn products(gradients: &[Option<Vec<f64>>], along: &Direction) -> Vec<f64> {
     let both = gradients.iter().zip(along).filter_map(|(g, d)| Some((g.as_ref()?, d)));
     both.flat_map(|(g, d)| g.iter().zip(d).filter(|(_, d)| **d != 0.0).map(|(g, d)| g * d)).collect()

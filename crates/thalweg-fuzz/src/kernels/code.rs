@@ -9,7 +9,7 @@ use thalweg::kernel::{Edge, Field, Int, Loop, Mask, Real, Repr, and, compare, lo
 use thalweg_ir::element::Output;
 use thalweg_ir::{DType, ElementOp};
 
-/// Instruction; register numbers are taken modulo the number of registers.
+/// Instruction of a random kernel. Register numbers are taken modulo the number of registers.
 #[derive(Clone, Debug)]
 pub enum Instruction {
     /// Float constant.
@@ -20,13 +20,13 @@ pub enum Instruction {
     Float(ElementOp, [usize; 3]),
     /// Element-wise operation on integers.
     Int(ElementOp, [usize; 3]),
-    /// Comparison of floats (`true`) or integers.
+    /// Comparison of floats (`true`) or of integers (`false`).
     Compare(ElementOp, [usize; 2], bool),
-    /// `&&` (`true`) or `||`, the right operand optionally negated.
+    /// `&&` (`true`) or `||` (`false`), with the right operand optionally negated.
     Logic(bool, [usize; 2], bool),
-    /// Float to integer.
+    /// Conversion of a float to an integer.
     ToInt(usize),
-    /// Integer to float.
+    /// Conversion of an integer to a float.
     ToReal(usize),
     /// `if` on a bool; both branches return a float and an integer.
     If(usize, Vec<Instruction>, Vec<Instruction>),
@@ -47,7 +47,7 @@ pub enum ReadIndex {
     Computed(usize),
 }
 
-/// A kernel.
+/// Random kernel: a list of instructions, with its inputs.
 #[derive(Clone, Debug)]
 pub struct Code {
     pub body: Vec<Instruction>,
@@ -55,7 +55,7 @@ pub struct Code {
     pub index: Option<[usize; 2]>,
 }
 
-/// Values on which the instructions work.
+/// Register files of a kernel, by type of value.
 #[derive(Clone)]
 pub struct Registers<F: Real> {
     pub floats: Vec<F>,
@@ -78,7 +78,7 @@ impl<F: Real> Registers<F> {
     }
 }
 
-/// Field of one dimension or two.
+/// Field (tensor that an index kernel reads) of one or two dimensions.
 pub enum Fields<F: Real> {
     None,
     One(Field<F, 1>),
@@ -211,10 +211,10 @@ fn pick<T: Clone>(rng: &mut Rng, from: &[T]) -> T {
     from[rng.usize(..from.len())].clone()
 }
 
-/// Restrictions on instructions.
+/// Restrictions on the instructions of a block.
 #[derive(Clone, Copy)]
 struct May {
-    /// See [`Code::index`].
+    /// Dimensions of index and field, as in [`Code::index`].
     index: Option<[usize; 2]>,
     /// Whether data-dependent loops are allowed.
     loops: bool,

@@ -22,22 +22,22 @@ use thalweg_ir::{DType, Op, Shape};
 /// Period of kernel forms by seed: the first of each period is a row kernel, the third a tile kernel.
 const SHAPES: u64 = 4;
 
-/// On GPUs, period by seed of CUDA C++ sources: the second of each period.
+/// Period, by seed, of CUDA C++ sources on GPUs: the second seed of each period is one.
 const SOURCES: u64 = 8;
 
-/// A kernel and its arguments.
+/// Random kernel with its arguments.
 struct Case {
     code: Code,
     dtype: DType,
-    /// Shape of the results of an index kernel.
+    /// Shape of an index kernel's results.
     over: Option<Shape>,
     /// Operands: two floats, an integer, a bool, and the field of an index kernel, all of them tensors.
     inputs: Vec<Input>,
-    /// Scalar operand.
+    /// Value of the scalar operand.
     scalar: f64,
-    /// Operations around the kernel.
+    /// Choices of the operations before and after the kernel.
     around: [usize; 3],
-    /// Cache of its calls: all but the first are recorded at once, if possible.
+    /// Cache of the kernel's calls: all calls but the first are recorded at once, if possible.
     known: Prepared,
 }
 
@@ -153,7 +153,7 @@ fn input(rng: &mut Rng, dtype: DType, shape: Shape) -> Input {
     Input { dtype, shape, bytes }
 }
 
-/// Operands of a kernel on the checker's device.
+/// Uploads the operands of a kernel to the checker's device.
 fn tensors(checker: &Checker, inputs: &[Input]) -> Result<Vec<Tensor>, String> {
     let program = Program { inputs: inputs.to_vec(), steps: vec![] };
     let values = checker.inputs(&program).map_err(|e| e.to_string())?;
@@ -172,7 +172,7 @@ pub fn program(checker: &Checker, seed: u64) -> Result<Program, String> {
     recorded(&case, &tensors(checker, &case.inputs)?)
 }
 
-/// Checks the kernel of a seed.
+/// Checks the kernel of a seed against the interpreter, in every mode.
 pub fn check(checker: &Checker, seed: u64, ways: ExtraChecks) -> Result<(), String> {
     if seed % SOURCES == 1 && checker.runs_cuda() {
         return sources::check(checker, seed);
@@ -188,7 +188,7 @@ pub fn check(checker: &Checker, seed: u64, ways: ExtraChecks) -> Result<(), Stri
     if is_refused(&case, &tensors) {
         return Ok(());
     }
-    // First traced, then from the cache.
+    // The first call is traced, the second one comes from the cache.
     by_numbers(&case, &tensors).map_err(told)?;
     by_numbers(&case, &tensors).map_err(|why| told(format!("called again: {why}")))?;
     let recorded = recorded(&case, &tensors).map_err(told)?;
@@ -205,7 +205,7 @@ fn is_refused(case: &Case, x: &[Tensor]) -> bool {
     told.is_some_and(|why| why.contains("values of outside, which are at most"))
 }
 
-/// Checks that the interpreter gives the bits of the numbers.
+/// Checks that the interpreter gives the same bits as the kernel run on numbers.
 fn by_numbers(case: &Case, x: &[Tensor]) -> Result<(), String> {
     let failed = |e: thalweg::Error| e.to_string();
     let (got, i, m) = thalweg::with_reference(|| {
@@ -277,7 +277,7 @@ fn record_program(
     Ok(Program::of(segment, inputs.to_vec()))
 }
 
-/// Operation whose result has the shape and dtype of the input.
+/// Applies an operation to an input; the result has the input's shape and dtype.
 fn before(x: &Tensor, how: usize) -> Tensor {
     match (x.dtype(), how % 4) {
         (DType::Bool, _) => !x,
@@ -289,7 +289,7 @@ fn before(x: &Tensor, how: usize) -> Tensor {
     }
 }
 
-/// Operations on a result.
+/// Applies operations to a result.
 fn after(y: &Tensor, how: usize) -> Tensor {
     match how {
         0 => y.tanh() + 1.0,

@@ -12,7 +12,7 @@ use thalweg::kernel::{Call, Int, Over, Plain, Prepared, Real, Row, Take, and, co
 use thalweg::{Element, Operand, Scalar, Tensor};
 use thalweg_ir::{DType, ElementOp, Shape};
 
-/// A row kernel and its arguments.
+/// Random row kernel with its arguments.
 #[derive(Debug)]
 struct Case {
     dtype: DType,
@@ -24,7 +24,7 @@ struct Case {
     what: [usize; 4],
     reverse: bool,
     around: [usize; 2],
-    /// Cache of its calls: all but the first are recorded at once.
+    /// Cache of the kernel's calls: all calls but the first are recorded at once, if possible.
     known: Prepared,
 }
 
@@ -35,7 +35,7 @@ impl Case {
         let rank = rng.usize(1..4);
         let mut dims: Vec<usize> = (0..rank).map(|_| rng.usize(1..7)).collect();
         let axis = rng.usize(..rank);
-        // Rows of one segment, of several, and longer than a block.
+        // The row has one segment or several, or is longer than a block.
         dims[axis] = match rng.usize(..12) {
             0 => 5000 + rng.usize(..99),
             1..5 => rng.usize(60..300),
@@ -64,7 +64,7 @@ impl Case {
         }
     }
 
-    /// The kernel.
+    /// Runs the kernel on one row: returns a row, a float and an integer.
     fn run<F: Real>(&self, x: &Row<F>, y: &Row<F>, once: F, s: F) -> (Row<F>, F, Int<F>) {
         let x = match self.what[0] {
             0 => x.map(|x| x * s),
@@ -150,7 +150,7 @@ impl Case {
         })
     }
 
-    /// Runs the kernel on numbers: elements and single values of each row.
+    /// Runs the kernel on numbers; returns the elements and the single values of each row.
     fn on_numbers<T: Real<RawInt = i32> + Element + Into<f64>>(
         &self,
         x: &[Tensor],
@@ -171,12 +171,12 @@ impl Case {
     }
 }
 
-/// Checks the row kernel of a seed.
+/// Checks the row kernel of a seed against the interpreter, in every mode.
 pub fn check(checker: &Checker, seed: u64, ways: ExtraChecks) -> Result<(), String> {
     let case = Case::new(seed);
     let told = |why: String| format!("{why}\n{case:?}");
     let x = super::tensors(checker, &case.inputs)?;
-    // First traced, then from the cache.
+    // The first call is traced, the second one comes from the cache.
     by_numbers(&case, &x).map_err(told)?;
     by_numbers(&case, &x).map_err(|why| told(format!("called again: {why}")))?;
     let made = |x: &[Tensor]| {

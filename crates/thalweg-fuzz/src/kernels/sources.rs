@@ -10,22 +10,22 @@ use fastrand::Rng;
 use thalweg::{CudaLaunch, CudaOp, DType, Tensor};
 use thalweg_ir::Shape;
 
-/// Computation of a source.
+/// Computation of a user's source.
 #[derive(Clone, Debug)]
 enum Source {
     /// Sum of the operands, each times a power of two, and their maximum, in blocks of this many threads.
     Blend(Vec<f64>, u32),
-    /// Transposed matrix.
+    /// Transposes a matrix.
     Transposed,
-    /// Sum and maximum of each row.
+    /// Sum and maximum of each row of a matrix.
     Rows,
 }
 
-/// Operations in call order.
+/// Random chain of operations with the user's own sources, in call order.
 #[derive(Debug)]
 struct Case {
     inputs: Vec<Input>,
-    /// Sources, with the views before and after each.
+    /// Sources of the chain, each with the numbers of the views before and after it.
     steps: Vec<(Source, [usize; 2])>,
     /// Whether all results are kept.
     all: bool,
@@ -55,7 +55,7 @@ impl Case {
         Case { inputs, steps, all: rng.bool() }
     }
 
-    /// Computes the results.
+    /// Computes the results of the chain.
     fn run(&self, x: &[Tensor]) -> Vec<Tensor> {
         let (mut x, mut results) = (x.to_vec(), vec![]);
         for (source, [before, behind]) in &self.steps {
@@ -137,12 +137,12 @@ impl Source {
     }
 }
 
-/// Tensor as a matrix.
+/// Views a tensor as a matrix.
 fn matrix(x: &Tensor) -> Tensor {
     if x.rank() == 2 { x.clone() } else { x.unsqueeze(0) }
 }
 
-/// Exact operations, and views with other strides, of the shape of the tensor.
+/// Applies exact operations and views with other strides; the result has the tensor's shape.
 fn view(x: &Tensor, how: usize) -> Tensor {
     match how {
         0 => x * 0.5,
@@ -153,7 +153,7 @@ fn view(x: &Tensor, how: usize) -> Tensor {
     }
 }
 
-/// Checks the sources of a seed.
+/// Checks the user's sources of a seed.
 pub fn check(checker: &Checker, seed: u64) -> Result<(), String> {
     let case = Case::new(seed);
     let told = |why: String| format!("{why}\n{case:?}");

@@ -13,7 +13,7 @@ use thalweg::kernel::{Call, Mask, Over, Plain, Prepared, Real, Take, Tile, compa
 use thalweg::{Element, Operand, Scalar, Tensor};
 use thalweg_ir::{DType, ElementOp, Shape};
 
-/// Computes the next tile from previous ones, given by index.
+/// Instruction of a tile kernel: computes the next tile from earlier ones, which are given by index.
 #[derive(Clone, Copy, Debug)]
 enum Instruction {
     /// Product of two tiles, each optionally transposed.
@@ -23,7 +23,7 @@ enum Instruction {
     Reduced(usize, usize, usize),
     /// Operator on two tiles that broadcast.
     Operator(usize, [usize; 2]),
-    /// Function of each element; of it and its index; or of it and a bool, which may broadcast.
+    /// Function of each element alone, of the element and its index, or of the element and a bool, which may broadcast.
     Map(usize, usize),
     Placed(usize),
     Masked(usize),
@@ -33,19 +33,19 @@ enum Instruction {
     Fold(usize, usize),
 }
 
-/// A tile kernel and its arguments.
+/// Random tile kernel with its arguments.
 #[derive(Debug)]
 struct Case {
     dtype: DType,
     code: Vec<Instruction>,
     /// Sizes of the tile operands: three of floats and one of bools.
     sizes: [[usize; 2]; 4],
-    /// The tiles, and one number per batch.
+    /// Operands: the tiles, and one number per batch.
     inputs: Vec<Input>,
     batches: Vec<usize>,
     scalar: f64,
     around: [usize; 2],
-    /// Cache of its calls: all but the first are recorded at once.
+    /// Cache of the kernel's calls: all calls but the first are recorded at once, if possible.
     known: Prepared,
 }
 
@@ -60,7 +60,7 @@ impl Case {
         let dtype = if rng.usize(..3) == 0 { DType::F64 } else { DType::F32 };
         let most = if rng.usize(..8) == 0 { 70 } else { 12 };
         let (a, b) = (rng.usize(1..most), rng.usize(1..most));
-        // Sizes repeat, so that there are products.
+        // Sizes repeat, so that some tiles can be multiplied.
         let size = |rng: &mut Rng| [a, b, b, 1][rng.usize(..4)];
         let mut tiles =
             [[a, b], [b, size(&mut rng)], [size(&mut rng), size(&mut rng)], [size(&mut rng), size(&mut rng)]];
@@ -79,7 +79,7 @@ impl Case {
             .enumerate()
             .map(|(i, sizes)| {
                 let dtype = if i == 3 { DType::Bool } else { dtype };
-                // The first has all batches.
+                // The first operand has all batches.
                 let shape = match i {
                     0 => Shape::new(&batches.iter().chain(sizes).copied().collect::<Vec<_>>()),
                     // A tile with one row may have one dimension.
@@ -110,7 +110,7 @@ impl Case {
         }
     }
 
-    /// The kernel; returns its last tiles.
+    /// Runs the kernel on one batch; returns its last tiles.
     fn run<F: Real>(&self, tiles: [Tile<F>; 3], mask: &Tile<F, Mask<F>>, once: F, s: F) -> [Tile<F>; 3] {
         let mut all = tiles.to_vec();
         for instruction in &self.code {
@@ -181,7 +181,7 @@ impl Case {
         })
     }
 
-    /// Runs the kernel on numbers: elements of the results of each batch.
+    /// Runs the kernel on numbers; returns the elements of the results of each batch.
     fn on_numbers<T: Real<RawInt = i32, RawMask = bool> + Element + Into<f64>>(
         &self,
         x: &[Tensor],
@@ -255,12 +255,12 @@ pub fn program(checker: &Checker, seed: u64) -> Result<Program, String> {
     recorded(&case, &super::tensors(checker, &case.inputs)?)
 }
 
-/// Checks the tile kernel of a seed.
+/// Checks the tile kernel of a seed against the interpreter, in every mode.
 pub fn check(checker: &Checker, seed: u64, ways: ExtraChecks) -> Result<(), String> {
     let case = Case::new(seed);
     let told = |why: String| format!("{why}\n{:?}", (case.dtype, &case.batches, &case.sizes, &case.code));
     let x = super::tensors(checker, &case.inputs)?;
-    // First traced, then from the cache.
+    // The first call is traced, the second one comes from the cache.
     by_numbers(&case, &x).map_err(told)?;
     by_numbers(&case, &x).map_err(|why| told(format!("called again: {why}")))?;
     let recorded = recorded(&case, &x).map_err(told)?;
@@ -268,7 +268,7 @@ pub fn check(checker: &Checker, seed: u64, ways: ExtraChecks) -> Result<(), Stri
     checker.check(&recorded, ways).map_err(|why| told(format!("{why}\nas recorded:\n{}", recorded.listing())))
 }
 
-/// Checks that the interpreter gives the bits of the numbers.
+/// Checks that the interpreter gives the same bits as the kernel run on numbers.
 fn by_numbers(case: &Case, x: &[Tensor]) -> Result<(), String> {
     let failed = |e: thalweg::Error| e.to_string();
     let got = thalweg::with_reference(|| {

@@ -106,7 +106,7 @@ impl<'t> Parser<'t> {
         Ok(self.value()?.like(ty))
     }
 
-    /// Parses a compile-time constant.
+    /// Parses an expression that must be a compile-time constant.
     pub(super) fn known(&mut self) -> Read<i64> {
         match self.value()?.number() {
             Some(n) => Ok(n),
@@ -114,7 +114,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Parses a compile-time constant that is a count.
+    /// Parses a compile-time constant that is a count, such as a number of lanes.
     pub(super) fn number(&mut self) -> Read<u32> {
         let n = self.known()?;
         u32::try_from(n).or_else(|_| self.wrong(format!("{n} is no count")))
@@ -169,7 +169,7 @@ impl<'t> Parser<'t> {
             return constant_folded(op, x, y).map(free).map_or_else(|| self.wrong(format!("{x} {op} {y}")), Ok);
         }
         let (x, y) = self.alike(left, right)?;
-        // Identities that classes produce: a first term of 0, a step of 0.
+        // Simplifications for constants that classes bind: `0 + x`, `x * 0`, `1 * x`.
         let is = |x: &Expr, n: i64| matches!(x, Expr::Number(m, _) if *m == n);
         if let Type::Held(dtype) = x.ty()
             && dtype.is_float()
@@ -345,7 +345,7 @@ impl<'t> Parser<'t> {
         }))
     }
 
-    /// Expands a use of a `fn`.
+    /// Expands a use of a `fn` macro to its expression.
     fn expanded(&mut self, of: &Macro<'t>) -> Read<Value> {
         let meanings = self.meanings(of)?;
         self.inside(of, meanings, |parser| {
@@ -363,7 +363,7 @@ impl<'t> Parser<'t> {
             if n > 0 {
                 self.want(",")?;
             }
-            // An argument that is no value (a function, an array) is bound as what it is.
+            // An argument that is not a value (a function or an array) is bound as such.
             let whole = match (self.ahead(0), self.ahead(1)) {
                 (Token::Name(name), Token::Sign("," | ")")) => self.meaning(name),
                 _ => None,

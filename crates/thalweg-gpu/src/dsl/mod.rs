@@ -31,12 +31,12 @@ use crate::ir::{Expr, Layout, Slot, Statement, Type};
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
 
-/// An expression function bound from outside.
+/// Rust function that is bound to a name: from argument expressions to an expression.
 type Function<'a> = Rc<dyn Fn(&[Expr]) -> Expr + 'a>;
-/// A statement procedure bound from outside.
+/// Rust procedure that is bound to a name: from argument expressions to statements.
 type Procedure<'a> = Rc<dyn Fn(&[Expr]) -> Vec<Statement> + 'a>;
 
-/// Meaning of a name that is bound from outside.
+/// Meaning of a name that the caller binds before a text is parsed.
 #[derive(Clone)]
 enum Given<'a> {
     Number(i64),
@@ -50,10 +50,10 @@ enum Given<'a> {
     Statements(Rc<[Statement]>),
 }
 
-/// Kernel arguments by name.
+/// Kernel arguments that a text may read, by name.
 type Named = FxHashMap<String, Slot>;
 
-/// Environment in which a text is read.
+/// Environment of a DSL text: the names that the caller binds before the text is parsed.
 #[derive(Clone, Default)]
 pub struct Text<'a> {
     given: FxHashMap<&'a str, Given<'a>>,
@@ -61,7 +61,7 @@ pub struct Text<'a> {
 }
 
 impl<'a> Text<'a> {
-    /// Environment without bindings.
+    /// Creates an environment without bindings.
     pub fn new() -> Text<'a> {
         Text::default()
     }
@@ -88,12 +88,12 @@ impl<'a> Text<'a> {
         self.number(name, i64::from(holds))
     }
 
-    /// Binds a type.
+    /// Binds a name to a type.
     pub fn ty(self, name: &'a str, ty: Type) -> Text<'a> {
         self.with(name, Given::Type(ty))
     }
 
-    /// Binds a function of values.
+    /// Binds a name to a function from argument expressions to an expression.
     pub fn function(self, name: &'a str, f: impl Fn(&[Expr]) -> Expr + 'a) -> Text<'a> {
         self.with(name, Given::Function(Rc::new(f)))
     }
@@ -124,7 +124,7 @@ impl<'a> Text<'a> {
         self.with(name, Given::Statements(statements.into()))
     }
 
-    /// Binds a procedure: statements built from argument values and variables.
+    /// Binds a name to a procedure, which builds statements from argument expressions.
     pub fn procedure(self, name: &'a str, f: impl Fn(&[Expr]) -> Vec<Statement> + 'a) -> Text<'a> {
         self.with(name, Given::Procedure(Rc::new(f)))
     }
@@ -132,7 +132,7 @@ impl<'a> Text<'a> {
     /// Parses texts, joined in order, to statements.
     ///
     /// # Panics
-    /// When a text has an error, with the line. Texts are ours, and every one is parsed in tests.
+    /// When a text has an error, with its line. All texts are part of Thalweg, and tests parse each of them.
     pub fn statements(&self, texts: &[&str]) -> Vec<Statement> {
         let text = texts.join("\n");
         let read = Parser::new(&self.given, self.params.clone(), &text).and_then(|mut parser| parser.all());

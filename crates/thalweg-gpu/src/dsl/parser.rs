@@ -18,7 +18,7 @@ pub(super) enum Memory {
     Scratch,
 }
 
-/// Expression, and whether it is an untyped literal (`free`).
+/// Parsed expression. `free`: it is an untyped literal, which takes the type of the other operand.
 #[derive(Clone)]
 pub(super) struct Value {
     pub(super) expr: Expr,
@@ -34,7 +34,7 @@ pub(super) struct Macro<'t> {
     around: Vec<usize>,
 }
 
-/// Meaning of a name.
+/// Meaning of a name in a scope of the text.
 #[derive(Clone)]
 pub(super) enum Meaning<'t> {
     Value(Value),
@@ -56,7 +56,7 @@ pub(super) enum Meaning<'t> {
 pub(super) struct Parser<'t> {
     tokens: Vec<(Token<'t>, usize)>,
     pub(super) params: Rc<Named>,
-    /// Position of the next token.
+    /// Index of the next token.
     pub(super) at: usize,
     /// All scopes so far, and the indices of the enclosing ones.
     scopes: Vec<FxHashMap<&'t str, Meaning<'t>>>,
@@ -120,13 +120,13 @@ impl<'t> Parser<'t> {
         token
     }
 
-    /// Error with the current line.
+    /// Error at the current line of the text.
     pub(super) fn wrong<T>(&self, what: impl std::fmt::Display) -> Read<T> {
         let line = self.tokens[self.at.saturating_sub(1).min(self.tokens.len() - 1)].1;
         Err(format!("line {line}: {what}"))
     }
 
-    /// Consumes that sign or word if it is next; returns whether it was.
+    /// Consumes the next token if it is the sign or word `what`; returns whether it was.
     pub(super) fn is(&mut self, what: &str) -> bool {
         let here = matches!(self.ahead(0), Token::Sign(s) | Token::Name(s) if s == what);
         self.at += usize::from(here);
@@ -168,7 +168,7 @@ impl<'t> Parser<'t> {
         self.scopes[scope].insert(name, meaning);
     }
 
-    /// Parses in a new scope.
+    /// Calls a parsing function in a new scope.
     pub(super) fn scoped<T>(
         &mut self,
         names: FxHashMap<&'t str, Meaning<'t>>,

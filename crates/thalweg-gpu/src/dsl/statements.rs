@@ -172,7 +172,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Parses the argument that has an address.
+    /// Parses `param name`: the kernel argument with an operand's address.
     fn address(&mut self) -> Read<Slot> {
         self.want("param")?;
         self.param()
@@ -450,7 +450,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// Expands a use of a `proc`.
+    /// Expands a use of a `proc` macro to its statements.
     fn expanded_proc(&mut self, of: &crate::dsl::parser::Macro<'t>, out: &mut Vec<Statement>) -> Read<()> {
         let mut meanings = self.meanings(of)?;
         self.uses += 1;

@@ -1,6 +1,6 @@
 //! Lexer of the DSL.
 
-/// A token.
+/// Token of a DSL text.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Token<'a> {
     Name(&'a str),

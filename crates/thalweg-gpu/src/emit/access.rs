@@ -11,7 +11,7 @@ use crate::space::{Addressing, Inner, SpaceClass, SpaceParams};
 use thalweg_ir::DType;
 use thalweg_kernel::Access;
 
-/// The accesses of a kernel.
+/// Emitter of the declarations, loads and stores of a kernel's accesses.
 #[derive(Clone, Copy)]
 pub struct Accesses<'a> {
     /// Accesses of the body, followed by its buffers where there are some.
@@ -26,13 +26,13 @@ pub struct Accesses<'a> {
 
 /// Position of a thread in the domain: that of its first lane.
 pub struct Stand<'a> {
-    /// Offset of a strided access.
+    /// Offset in elements of a strided access, given by its index, at this position.
     pub position: &'a dyn Fn(usize) -> Expr,
     /// Row-major index of the point in the whole domain, an i64.
     pub point: Expr,
-    /// Step from lane to lane, an i64.
+    /// Distance from lane to lane in the row-major index `point`, an i64.
     pub step: Expr,
-    /// Number of lanes.
+    /// Number of lanes of the thread.
     pub lanes: usize,
 }
 
@@ -80,7 +80,7 @@ impl Accesses<'_> {
         }
     }
 
-    /// Whether all lanes read the same element.
+    /// Whether all lanes of a thread read the same element.
     pub fn single(&self, k: usize) -> bool {
         matches!(self.class.addressing[k], Addressing::Strided { inner: Inner::Zero, .. })
     }
@@ -161,7 +161,7 @@ impl Accesses<'_> {
             });
         }
         if wanted.position {
-            // The base is an address where there is an operand: indices are used only of accesses without one.
+            // An index is used only of an access without an operand, whose base is an offset and not an address.
             let base = self.params.accesses[k].base.read(Type::I64);
             let n = if self.single(k) { 1 } else { v };
             let found = base + position.to(Type::I64) + lane().to(Type::I64) * step;
@@ -207,7 +207,7 @@ impl Accesses<'_> {
         if self.single(k) { Expr::Number(0, Type::I32) } else { lane_number() }
     }
 
-    /// Element of lane `v`.
+    /// Value of the element that lane `v` has loaded through access `k`.
     pub fn element(&self, k: usize, at: &[Expr]) -> Expr {
         let dtype = self.list[k].dtype;
         let vector = matches!(self.class.addressing[k], Addressing::Strided { vector: true, .. });
@@ -217,12 +217,12 @@ impl Accesses<'_> {
         Expr::Unpack(dtype, Box::new(self.loaded(k, at, self.lane(k))))
     }
 
-    /// Index of lane `v` as a value.
+    /// Index of lane `v` in access `k`, converted to a dtype.
     pub fn position(&self, k: usize, dtype: DType, at: &[Expr]) -> Expr {
         Expr::Convert(Type::Held(dtype), Box::new(self.found(k, at, self.lane(k))))
     }
 
-    /// Whether lane `v` is in bounds.
+    /// Condition that lane `v`'s index in access `k` is in bounds.
     pub fn valid(&self, k: usize, at: &[Expr]) -> Expr {
         match self.class.addressing[k] {
             Addressing::Mapped(_) => self.found(k, at, lane_number()).ge(Expr::Number(0, Type::I64)),
@@ -248,12 +248,12 @@ impl Accesses<'_> {
         Expr::Element { of: self.named("y", k), at: vec![lane], ty: self.stored(k) }
     }
 
-    /// Emits the assignment of lane `v` of the elements to store.
+    /// Emits the assignment of `value` to lane `v` of the registers of [`Accesses::result`].
     pub fn set(&self, k: usize, value: Expr) -> Statement {
         Statement::Set(self.computed(k, lane_number()), Expr::Pack(self.list[k].dtype, Box::new(value)))
     }
 
-    /// Emits the store of the elements.
+    /// Emits the store of the registers of [`Accesses::result`] to memory.
     pub fn store(&self, k: usize, stand: &Stand) -> Statement {
         let (v, position, step) = (stand.lanes, (stand.position)(k), self.lane_step(k));
         let operand = self.named("p", k);

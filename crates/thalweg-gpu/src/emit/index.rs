@@ -56,7 +56,7 @@ pub fn offset(class: &SpaceClass, params: &SpaceParams, access: usize, dims: Ran
     dims.filter_map(term).reduce(|x, y| x + y)
 }
 
-/// Function that maps a row-major index of the domain to an offset, -1 where it is masked out.
+/// Emits the function `name`, which maps a row-major index of the domain to an offset, or to -1 where it is masked out.
 pub fn map_function(class: &SpaceClass, params: &SpaceParams, access: usize, name: String) -> Statement {
     let i64 = |name: &str| Expr::name(name, Type::I64);
     let set = |name: Expr, value: Expr| Statement::Set(name, value);
@@ -85,7 +85,7 @@ pub fn map_function(class: &SpaceClass, params: &SpaceParams, access: usize, nam
             }
             level.push(Statement::Scope(dim));
         }
-        // Where a point is masked out, the next view must not get a negative index.
+        // Where a point is masked out, the index passed to the next view is 0, since it must not be negative.
         level.push(set(i64("at"), inside().select(i64("to"), Expr::Number(0, Type::I64))));
         body.push(Statement::Scope(level));
     }

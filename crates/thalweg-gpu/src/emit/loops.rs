@@ -7,10 +7,10 @@ use crate::ir::{Expr, For, Name, Statement, Type, Unroll};
 use thalweg_ir::{DType, ElementOp, First, Loop};
 use thalweg_kernel::{Body, Node, NodeId, expand, turn};
 
-/// Whether a device has an operation on a dtype.
+/// Predicate of a device: whether it has a native operation on a dtype.
 pub type Native<'a> = &'a dyn Fn(ElementOp, DType) -> bool;
 
-/// Variable of a carried value of the loop `name`.
+/// Name of the variable that holds carried value `number` of the loop `name`.
 pub fn result(name: &str, number: u16) -> Name {
     format!("{name}_{number}")
 }
@@ -24,7 +24,7 @@ pub fn arguments(body: &Body, id: NodeId, name: impl Fn(NodeId) -> Expr) -> Vec<
     body.args(id).map(arg).collect()
 }
 
-/// Emits the loop `name` on these arguments.
+/// Emits the loop `of` under the name `name`, with the arguments `args`.
 pub fn statements(of: Loop, name: &str, args: &[Expr], native: Native) -> Vec<Statement> {
     let region = of.region();
     let body = expand(&turn(of), native);
@@ -59,7 +59,7 @@ fn negated(condition: Expr) -> Expr {
     Expr::Operation(ElementOp::Not, DType::Bool, vec![condition])
 }
 
-/// Variable of a node of the loop body.
+/// Name of the variable of a node of the loop body.
 pub fn inner(name: &str, id: NodeId) -> Name {
     format!("{name}n{}", id.0)
 }

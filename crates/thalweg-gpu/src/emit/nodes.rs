@@ -6,23 +6,23 @@ use crate::ir::{Expr, Name, Slot, Statement, Type};
 use thalweg_ir::{DType, ElementOp};
 use thalweg_kernel::{Body, Node, NodeId};
 
-/// Environment of a body: the expressions of its leaves.
+/// Environment of a body: callbacks that return expressions for its leaves.
 pub struct Names<'a> {
-    /// Element that an access loads.
+    /// Element loaded through an access.
     pub load: &'a dyn Fn(u16) -> Expr,
-    /// Index that an access refers to, as a value of a dtype.
+    /// Index of the point in an access, as a value of a dtype.
     pub index: &'a dyn Fn(u16, DType) -> Expr,
-    /// Whether an access is in bounds.
+    /// Condition that the index of an access is in bounds.
     pub valid: &'a dyn Fn(u16) -> Expr,
-    /// Gathered element; arguments: access, offset, whether it is in bounds.
+    /// Element gathered through an access. Arguments: access, offset, condition that the index is in bounds.
     pub gather: &'a dyn Fn(u16, Expr, Expr) -> Expr,
-    /// Row value: the result of a fold or of a once-a-row phase.
+    /// Value of the row (the result of a fold or of a once-a-row phase).
     pub value: &'a dyn Fn(u16, DType) -> Expr,
-    /// Kernel argument of a scalar.
+    /// Kernel argument with a scalar.
     pub scalar: &'a dyn Fn(u16) -> Slot,
     /// Kernel argument of a scalar's reciprocal, if the scalar is one of [`crate::body::divisors`].
     pub reciprocal: &'a dyn Fn(u16) -> Option<Slot>,
-    /// Operations that the device has.
+    /// Operations on dtypes that the device has natively.
     pub native: Native<'a>,
 }
 
@@ -31,7 +31,7 @@ pub fn name(id: NodeId) -> Name {
     format!("n{}", id.0)
 }
 
-/// Variable of a node, as an expression.
+/// Expression that reads a node's variable.
 pub fn value(body: &Body, id: NodeId) -> Expr {
     Expr::name(name(id), Type::Held(body.dtype(id)))
 }
@@ -85,7 +85,7 @@ pub fn statements(body: &Body, names: &Names) -> Vec<Statement> {
     out
 }
 
-/// A node's value. If it is a product, no compiler contracts it with a sum to FMA.
+/// Value of a node. A product is emitted in a form that no compiler contracts with a sum to FMA.
 fn rounded(body: &Body, id: NodeId, names: &Names) -> Expr {
     let own = |id: NodeId| value(body, id);
     let node = &body.nodes[id.index()];
@@ -101,7 +101,7 @@ fn rounded(body: &Body, id: NodeId, names: &Names) -> Expr {
     Expr::Product(Box::new(factors))
 }
 
-/// Reciprocal of the scalar that a node divides by.
+/// Kernel argument with the reciprocal of the scalar that a node divides by, if it has one.
 fn reciprocal(body: &Body, node: &Node, names: &Names) -> Option<Expr> {
     let (slot, dtype) = divisor(body, node)?;
     Some(Expr::Scalar(dtype, (names.reciprocal)(slot)?))

@@ -6,20 +6,20 @@ use thalweg_ir::{DType, Monoid};
 /// Arithmetic of a matrix multiplication by a warp (`mma.sync`), with f32 accumulators.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Math {
-    /// [16, 16] by [16, 8] of bf16.
+    /// bf16, `[16, 16]` by `[16, 8]`.
     Bf16,
-    /// [16, 16] by [16, 8] of f16.
+    /// f16, `[16, 16]` by `[16, 8]`.
     F16,
-    /// [16, 8] by [8, 8] of TF32.
+    /// TF32, `[16, 8]` by `[8, 8]`.
     Tf32,
 }
 
 /// Operand A of a warpgroup's multiplication, 64 by 16.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Left {
-    /// In shared memory, by descriptor.
+    /// Operand in shared memory, given by its descriptor.
     Matrix(Expr),
-    /// Four u32 of registers, with the indices of all dimensions but the last.
+    /// Operand in registers: four u32 of a register array, at these indices of all dimensions but the last.
     Registers(Name, Vec<Expr>),
 }
 
@@ -32,7 +32,7 @@ pub enum Rotation {
     Mbarrier,
 }
 
-/// A routine without a result.
+/// Routine that returns no value but fills registers or memory, or synchronizes threads.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Action {
     /// Reduction of registers over the threads of a warp that share rows. The warp is a grid: `wide` threads along
@@ -42,7 +42,7 @@ pub enum Action {
         monoid: Monoid,
         /// Dtype of the registers.
         dtype: DType,
-        /// Number of threads with neighbouring rows.
+        /// Number of threads of the warp along neighbouring rows.
         wide: u16,
         /// Registers to reduce; they receive the results.
         registers: Name,
@@ -59,9 +59,9 @@ pub enum Action {
         /// Partial results of the block's warps in shared memory: by lane and vector of rows, sixteen each, and one of
         /// padding against bank conflicts.
         parts: Name,
-        /// Shared memory for the result.
+        /// Shared memory from which all threads read the result.
         all: Name,
-        /// Ticket of the block ([`crate::ir::Statement::Ticket`]).
+        /// Ticket of the block in the exchange ([`crate::ir::Statement::Ticket`]).
         ticket: Name,
         /// Offset in the ticket's exchange buffer, a u64; index of this block among those of the row, and their number,
         /// both u32.
@@ -78,7 +78,7 @@ pub enum Action {
     Fence,
     /// Resets a counter of the queue to 0 for the next launch.
     Reset {
-        /// Operand with the counters.
+        /// Operand with the queue's counters.
         counters: Name,
         /// Index of the counter.
         at: Expr,
@@ -87,7 +87,7 @@ pub enum Action {
     StoreState {
         /// Operand in which states are stored.
         operand: Name,
-        /// Offset of the state.
+        /// Offset of the state in the operand.
         at: Expr,
         /// State to store.
         value: Expr,
@@ -96,9 +96,9 @@ pub enum Action {
     AsyncCopy {
         /// Shared array, and index of the first element.
         to: (Name, Expr),
-        /// Operand, and offset of the first element.
+        /// Source operand in global memory, and offset of the first element.
         from: (Name, Expr),
-        /// Number of bytes.
+        /// Number of bytes that are copied.
         bytes: u32,
         /// Number of valid bytes of 16, an i32; for a single element, whether it is valid. The rest is filled with
         /// zeros.
@@ -111,9 +111,9 @@ pub enum Action {
         operand: Name,
         /// Offset of the row's first element, an i64.
         at: Expr,
-        /// Elements, two in a u32, four u32 a block.
+        /// Source registers: elements in pairs, four u32 a block.
         from: Name,
-        /// Whether the row exists.
+        /// Condition that the row exists, so that it is stored.
         kept: Expr,
     },
     /// Commits the copies since the last commit as a group (`cp.async.commit_group`).
@@ -124,37 +124,37 @@ pub enum Action {
     AsyncFence,
     /// Loads four 8 × 8 matrices of 2-byte elements from shared memory to a warp's registers (`ldmatrix.x4`).
     Fragments {
-        /// Four u32 of registers, with the indices of all dimensions but the last.
+        /// Destination registers: four u32 of a register array, at these indices of all dimensions but the last.
         to: (Name, Vec<Expr>),
         /// Shared array, and index of the first element of this thread's line.
         from: (Name, Expr),
-        /// Whether the matrices are transposed.
+        /// Whether each 8 × 8 matrix is transposed.
         transposed: bool,
     },
     /// Multiplies two small matrices and adds to accumulators of a warp (`mma.sync`).
     Multiply {
         /// Arithmetic: dtype and shape of the matrices.
         math: Math,
-        /// Four accumulators of the thread.
+        /// Accumulators: four registers of the thread.
         sums: (Name, Vec<Expr>),
-        /// Four u32 of registers of operand A.
+        /// Operand A: four u32 registers.
         left: (Name, Vec<Expr>),
-        /// Two u32 of operand B.
+        /// Operand B: two u32 registers.
         right: [Expr; 2],
     },
     /// Orders register accesses before the warpgroup's next multiplications (`wgmma.fence`).
     WarpgroupFence,
     /// Asynchronous multiplication by a warpgroup, 64 rows by 16 terms (`wgmma`, [`crate::ir::Definition::Warpgroups`]).
     WarpgroupMultiply {
-        /// Whether A and B are f16; else bf16.
+        /// Whether A and B are f16 instead of bf16.
         f16: bool,
-        /// Accumulators, with the indices before those of columns.
+        /// Accumulator register array, with the indices of the dimensions before columns.
         sums: (Name, Vec<Expr>),
-        /// Operand A, and whether its lines are neighbours in shared memory (M-major).
+        /// Operand A, and whether it is M-major (its rows are contiguous in shared memory).
         left: (Left, bool),
-        /// Operand B in shared memory, and whether its lines are neighbours (N-major).
+        /// Operand B in shared memory, and whether it is N-major (its columns are contiguous).
         right: (Expr, bool),
-        /// Number of columns.
+        /// Number of columns of the accumulator tile.
         columns: u32,
         /// Whether to add to the accumulators instead of overwriting them. With A in registers it always adds.
         keep: Expr,
@@ -171,9 +171,9 @@ pub enum Action {
     BarriersStarted,
     /// Arrives at an mbarrier.
     BarrierArrive((Name, Expr)),
-    /// Arrives at an mbarrier, and announces bytes of copies, a u32.
+    /// Arrives at an mbarrier, and announces how many bytes (a u32) copies will still add to its phase.
     BarrierExpect((Name, Expr), Expr),
-    /// Waits until the phase of this parity, a u32, is complete.
+    /// Waits at an mbarrier until the phase of this parity (a u32) is complete.
     BarrierWait((Name, Expr), Expr),
     /// Prefetches a tensor map.
     TensorMapPrefetch(Slot),
@@ -181,9 +181,9 @@ pub enum Action {
     TensorMapCopy {
         /// Shared array, and index of the first element.
         to: (Name, Expr),
-        /// The tensor map.
+        /// Kernel argument with the tensor map.
         map: Slot,
-        /// Mbarrier that counts the bytes.
+        /// Mbarrier that counts the copied bytes.
         barrier: (Name, Expr),
         /// Coordinates of the box, an i32 for each dimension.
         at: Vec<Expr>,
@@ -203,9 +203,9 @@ pub enum Action {
     StoreAccumulators {
         /// Index of the pass in `cases`.
         pass: Expr,
-        /// Shared array, and an index of it.
+        /// Destination shared array, and its indices of all dimensions but the last.
         to: (Name, Vec<Expr>),
-        /// Pitch in elements.
+        /// Pitch of the shared array from row to row, in elements.
         pitch: u32,
         /// Number of blocks of eight columns.
         eights: u32,
@@ -219,7 +219,7 @@ pub enum Action {
         number: u16,
         /// Threads per row.
         group: u16,
-        /// Whether it scans from the end.
+        /// Whether the scan runs from the end.
         back: bool,
         /// Registers with the vectors.
         buffer: Name,
@@ -227,7 +227,7 @@ pub enum Action {
         thread: Expr,
         /// Number of vectors in the row or tile.
         count: Expr,
-        /// Shared memory for a partial result of each warp and vector.
+        /// Shared memory with a partial result for each warp and vector.
         parts: Name,
         /// Decoupled look-back: the ticket, and the index of the row, the index of the tile, and the number of tiles
         /// per row.
@@ -236,7 +236,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// Whether all threads of a block must reach it.
+    /// Whether all threads of a block must reach the action.
     pub fn is_collective(&self) -> bool {
         matches!(self, Action::Scan { .. } | Action::FoldBlocks { .. })
     }

@@ -39,7 +39,7 @@ impl Display for Binary {
     }
 }
 
-/// Indices, each in brackets.
+/// Displays indices, each in brackets.
 struct At<'a>(&'a [Expr]);
 
 impl Display for At<'_> {
@@ -91,7 +91,7 @@ impl Display for Expr {
     }
 }
 
-/// Arguments, separated by commas.
+/// Displays arguments, separated by commas.
 struct List<'a>(&'a [Expr]);
 
 impl Display for List<'_> {
@@ -185,7 +185,7 @@ impl Display for Definition {
     }
 }
 
-/// Statements with their nesting depth.
+/// Displays statements, indented by their nesting depth.
 struct Block<'a>(&'a [Statement], usize);
 
 impl Display for Block<'_> {

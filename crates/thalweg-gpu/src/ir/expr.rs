@@ -15,7 +15,7 @@ pub enum Binary {
     Mul,
     /// Quotient, rounded towards zero.
     Div,
-    /// Remainder of that quotient.
+    /// Remainder of the quotient that is rounded towards zero.
     Rem,
     /// Bitwise and.
     BitAnd,
@@ -31,20 +31,20 @@ pub enum Binary {
     And,
     /// Logical or; the second operand is evaluated only where the first does not hold.
     Or,
-    /// Less.
+    /// Less than (`<`).
     Lt,
-    /// Less or equal.
+    /// Less than or equal (`<=`).
     Le,
-    /// Greater or equal.
+    /// Greater than or equal (`>=`).
     Ge,
-    /// Equal.
+    /// Equality (`==`).
     Eq,
-    /// Not equal.
+    /// Inequality (`!=`).
     Ne,
 }
 
 impl Binary {
-    /// Whether the result is a condition.
+    /// Whether the result of the operator is a condition.
     pub fn is_condition(self) -> bool {
         use Binary::*;
         matches!(self, And | Or | Lt | Le | Ge | Eq | Ne)
@@ -54,9 +54,9 @@ impl Binary {
 /// Expression of the loop IR.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Expr {
-    /// A variable.
+    /// Variable.
     Name(Name, Type),
-    /// An element of registers or of shared memory.
+    /// Element of an array in registers or in shared memory.
     Element {
         /// Name of the array.
         of: Name,
@@ -84,11 +84,11 @@ pub enum Expr {
     Number(i64, Type),
     /// A constant of a dtype, in the form of [`thalweg_ir::Scalar::to_bits`].
     Constant(DType, u64),
-    /// Number of the thread in its block, a u32.
+    /// Index of the thread in its block, a u32.
     Thread,
-    /// Number of the block, a u32.
+    /// Index of the block in its launch, a u32.
     Block,
-    /// Number of blocks, a u32.
+    /// Number of blocks of the launch, a u32.
     Blocks,
     /// Number of threads per block, a u32.
     Threads,
@@ -104,7 +104,7 @@ pub enum Expr {
     Operation(ElementOp, DType, Vec<Expr>),
     /// Approximate reciprocal of an f32, off by about one ulp.
     Inverse(Box<Expr>),
-    /// Float whose value is opaque to the compiler.
+    /// Float whose value is hidden from the compiler, so that it folds no constants.
     Hidden(Box<Expr>),
     /// Product of two f32 or f64 that is rounded by itself: no compiler contracts it with a sum to FMA.
     Product(Box<[Expr; 2]>),
@@ -146,7 +146,8 @@ pub enum Expr {
         /// Identity, the result where nothing was pushed.
         identity: Box<Expr>,
     },
-    /// Number of a ticket, a u32.
+    /// Number of a block's ticket, a u32: its position in the order in which blocks begin
+    /// ([`crate::ir::Statement::Ticket`]).
     Drawn(Name),
     /// Call of a routine.
     Routine(Routine, Vec<Expr>),
@@ -164,7 +165,7 @@ pub enum Expr {
 }
 
 impl Expr {
-    /// A variable.
+    /// Expression of a variable.
     pub fn name(name: impl Into<Name>, ty: Type) -> Expr {
         Expr::Name(name.into(), ty)
     }
@@ -208,7 +209,7 @@ impl Expr {
         }
     }
 
-    /// Converts to another integer type, if it is of another type.
+    /// Converts to another integer type; a value of that type stays as it is.
     pub fn to(self, ty: Type) -> Expr {
         match self {
             Expr::Number(n, _) => Expr::Number(n, ty),
@@ -246,7 +247,7 @@ impl Expr {
         self.with(Binary::Or, other)
     }
 
-    /// Bitwise and.
+    /// Bitwise and of two integers.
     pub fn bits(self, other: Expr) -> Expr {
         self.with(Binary::BitAnd, other)
     }

@@ -8,17 +8,17 @@ use std::sync::Arc;
 /// Kind of a kernel argument: the words that it takes, and the type that programs read it as.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Address in global memory.
+    /// Address of an operand in global memory.
     Address,
     /// Address of the fault slot that an out-of-range index is reported to.
     Fault,
     /// Address of an access's first element; its offset, an i64, for an access without an operand.
     Base,
-    /// Unsigned 32-bit number.
+    /// Unsigned 32-bit number, in one word.
     U32,
-    /// Signed 64-bit number.
+    /// Signed 64-bit number, such as a size or a stride.
     I64,
-    /// Unsigned 64-bit number.
+    /// Unsigned 64-bit number, such as a bound of indices.
     U64,
     /// Condition: 0 or 1.
     Flag,
@@ -32,7 +32,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Number of 64-bit words.
+    /// Number of 64-bit argument words that an argument of this kind takes.
     pub fn words(self) -> usize {
         match self {
             Kind::Divisor => 2,
@@ -51,12 +51,12 @@ impl Kind {
     }
 }
 
-/// Kernel argument in a layout: its first word, kind and name.
+/// Kernel argument of a layout: index of its first word, kind and name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Slot {
     word: usize,
     kind: Kind,
-    /// `None` in a layout without names, so that the host allocates nothing per argument.
+    /// Name of the argument; `None` in a layout without names, where the host allocates nothing per argument.
     name: Option<Arc<str>>,
 }
 
@@ -76,7 +76,7 @@ impl Slot {
         self.name.as_deref().unwrap_or_default()
     }
 
-    /// The argument in repetition `number` of a repeated layout.
+    /// Slot of the same argument in repetition `number` of a repeated layout.
     pub fn repeated(&self, number: usize, layout: &Layout) -> Slot {
         if number == 0 {
             return self.clone();
@@ -109,7 +109,7 @@ impl Layout {
         Layout { slots: vec![], words: 0, period: 0, path: Some(String::new()) }
     }
 
-    /// Layout without names, for the host, which plans launches faster so.
+    /// Layout without names, for the host: planning a launch is faster with it.
     pub fn unnamed() -> Layout {
         Layout { path: None, ..Layout::named() }
     }
@@ -175,7 +175,8 @@ impl Layout {
         self.words = self.words.next_multiple_of(MAP_WORDS);
     }
 
-    /// The layout `count` times over, for launches of several problems of one class. Names are those of the first one.
+    /// Layout that repeats this one `count` times, for launches of several problems of one class. Names are those of
+    /// the first repetition.
     pub fn repeated(self, count: usize) -> Layout {
         let slots = (0..count).flat_map(|n| self.slots.iter().map(move |slot| (n, slot)));
         let one = Layout { period: self.words, ..self.clone() };
@@ -183,17 +184,17 @@ impl Layout {
         Layout { slots, words: self.words * count, ..one }
     }
 
-    /// Number of 64-bit words.
+    /// Number of 64-bit words of all arguments.
     pub fn words(&self) -> usize {
         self.words
     }
 
-    /// The arguments.
+    /// All arguments, in the order of their declaration.
     pub fn slots(&self) -> &[Slot] {
         &self.slots
     }
 
-    /// Argument of that name.
+    /// Argument of that name; `None` if there is none.
     pub fn find(&self, name: &str) -> Option<&Slot> {
         self.slots.iter().find(|slot| slot.name() == name)
     }

@@ -28,17 +28,17 @@ pub use crate::ir::verify::verify;
 
 use thalweg_ir::{DType, Monoid};
 
-/// The name of a variable, an array, an operand or a function of a kernel.
+/// Name of a variable, an array, an operand or a function of a kernel.
 pub type Name = String;
 
-/// The type of a value.
+/// Type of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Type {
-    /// A value in a register. Narrow floats are held as f32.
+    /// Value in a register. Narrow floats are held as f32.
     Held(DType),
-    /// An element in its memory format.
+    /// Element in its memory format.
     Stored(DType),
-    /// The state of an online fold ([`Definition::State`]).
+    /// State of an online fold ([`Definition::State`]).
     State(u16),
     /// Accumulator of a scan ([`Definition::Scan`]).
     Wide(u16),
@@ -51,38 +51,38 @@ impl Type {
     pub const BOOL: Type = Type::Held(DType::Bool);
     /// Type of thread, block and lane numbers.
     pub const U32: Type = Type::Held(DType::U32);
-    /// Type of indices, where all of a launch fit.
+    /// Type of indices where all indices of a launch fit 32 bits.
     pub const I32: Type = Type::Held(DType::I32);
-    /// Type of indices.
+    /// Type of indices that may need 64 bits.
     pub const I64: Type = Type::Held(DType::I64);
-    /// Type of addresses, and of a word of the arguments.
+    /// Type of addresses, and of a kernel-argument word.
     pub const U64: Type = Type::Held(DType::U64);
 
-    /// Type of indices, of 64 bits or of 32.
+    /// Type of indices: 64 bits if `wide`, else 32 bits.
     pub fn index(wide: bool) -> Type {
         if wide { Type::I64 } else { Type::I32 }
     }
 
-    /// Whether it is an integer type of index arithmetic.
+    /// Whether the type is an integer type of index arithmetic.
     pub fn is_index(self) -> bool {
         matches!(self, Type::I32 | Type::U32 | Type::I64 | Type::U64)
     }
 }
 
-/// Unrolling of a loop.
+/// Unrolling of a loop by the compiler.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unroll {
-    /// Full unrolling.
+    /// Full unrolling by the compiler.
     All,
-    /// None: the trip count is unknown.
+    /// No unrolling, since the trip count is unknown.
     Never,
-    /// Unrolling by a factor.
+    /// Unrolling by this factor.
     Times(u32),
-    /// The compiler's choice.
+    /// Unrolling at the compiler's choice.
     Free,
 }
 
-/// A counting loop.
+/// Counting loop.
 #[derive(Clone, PartialEq, Debug)]
 pub struct For {
     /// Name of the loop variable.
@@ -91,7 +91,7 @@ pub struct For {
     pub ty: Type,
     /// First value of the loop variable.
     pub from: Expr,
-    /// Exclusive upper bound.
+    /// Exclusive upper bound of the loop variable.
     pub below: Expr,
     /// Increment of the loop variable.
     pub step: Expr,
@@ -114,7 +114,7 @@ pub enum Atomic {
     Exchange,
 }
 
-/// A statement.
+/// Statement of the GPU IR.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Statement {
     /// Immutable variable.
@@ -127,7 +127,7 @@ pub enum Statement {
     Registers {
         /// Name of the register array.
         name: Name,
-        /// Type of its elements.
+        /// Type of the array's elements.
         ty: Type,
         /// Dimensions, the last one for lanes.
         shape: Vec<u32>,
@@ -137,7 +137,7 @@ pub enum Statement {
     Shared {
         /// Name of the shared array.
         name: Name,
-        /// Type of its elements.
+        /// Type of the array's elements.
         ty: Type,
         /// Dimensions; none for dynamic shared memory.
         shape: Vec<u32>,
@@ -146,18 +146,18 @@ pub enum Statement {
     SharedPart {
         /// Name of the aliasing array.
         name: Name,
-        /// Type of its elements.
+        /// Type of the array's elements.
         ty: Type,
         /// Dimensions of the aliasing array.
         shape: Vec<u32>,
-        /// The aliased array.
+        /// Name of the aliased array.
         of: Name,
         /// Offset in the aliased array, in bytes.
         at: u32,
     },
     /// Tree that combines the results of a row's blocks pairwise as they are pushed: the fixed order of strict kernels.
     Tree {
-        /// Name of the tree.
+        /// Name of the reduction tree.
         name: Name,
         /// Monoid that combines two results.
         monoid: Monoid,
@@ -176,7 +176,7 @@ pub enum Statement {
     Operand {
         /// Name of the operand.
         name: Name,
-        /// Type of its elements.
+        /// Type of the operand's elements.
         ty: Type,
         /// Kernel argument with the operand's address.
         param: Slot,
@@ -185,7 +185,7 @@ pub enum Statement {
     Constants {
         /// Name of the operand.
         name: Name,
-        /// Type of its elements.
+        /// Type of the operand's elements.
         ty: Type,
         /// Kernel argument with the operand's address.
         param: Slot,
@@ -220,7 +220,7 @@ pub enum Statement {
         operand: Name,
         /// Offset of the first element.
         at: Expr,
-        /// Whether other blocks of the launch have written it: the first-level cache may be stale.
+        /// Whether other blocks of the launch have written the elements, so that the first-level cache may be stale.
         fresh: bool,
     },
     /// Vector store to memory, aligned.
@@ -243,7 +243,7 @@ pub enum Statement {
     },
     /// Store to scratch memory, which aliases nothing: it may be reordered with accesses to other memory.
     SetScratch {
-        /// Operand in scratch memory.
+        /// Name of the operand, which is in scratch memory.
         name: Name,
         /// Offset of the element.
         at: Expr,
@@ -267,7 +267,7 @@ pub enum Statement {
     },
     /// Report of an out-of-range index to the fault slot at this address.
     Fault(Expr),
-    /// A loop.
+    /// Counting loop.
     For(For),
     /// Loop while a condition holds.
     While(Expr, Vec<Statement>),
@@ -279,7 +279,7 @@ pub enum Statement {
     Within(Expr, Vec<Statement>),
     /// Exit from the innermost loop.
     Break,
-    /// Exit of a thread.
+    /// Exit of the thread from the kernel.
     Return,
     /// Barrier of the block (`__syncthreads`).
     Barrier,
@@ -288,17 +288,17 @@ pub enum Statement {
 }
 
 impl Statement {
-    /// A conditional without an else branch.
+    /// Conditional without an else branch.
     pub fn when(condition: Expr, then: Vec<Statement>) -> Statement {
         Statement::If(condition, then, vec![])
     }
 
-    /// A loop `v` over the lanes of a vector.
+    /// Loop with variable `v` over the lanes of a vector.
     pub fn lanes(lanes: usize, unroll: Unroll, body: Vec<Statement>) -> Statement {
         Statement::count("v", lanes, unroll, body)
     }
 
-    /// A loop of `turns` iterations.
+    /// Loop of `turns` iterations, whose variable counts from 0.
     pub fn count(name: &str, turns: usize, unroll: Unroll, body: Vec<Statement>) -> Statement {
         let number = |n: usize| Expr::Number(n as i64, Type::I32);
         let (from, below, step) = (number(0), number(turns), number(1));
@@ -306,7 +306,7 @@ impl Statement {
     }
 }
 
-/// A kernel: the program of each thread.
+/// Kernel of the GPU IR: the program that each thread runs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Kernel {
     /// Name of the kernel's function.

@@ -3,12 +3,12 @@
 use crate::ir::Type;
 use thalweg_ir::{DType, Monoid, ScanOp};
 
-/// Definition that precedes a kernel, for its routines.
+/// Definition (of a struct, a function or a type) that precedes a kernel, because its routines use it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Definition {
-    /// Combine operation of a fold.
+    /// Struct with the combine operation of a fold.
     Monoid(Monoid, DType),
-    /// Accumulator of a scan over a buffer's elements.
+    /// Struct with the accumulator of a scan over a buffer's elements.
     Scan {
         /// Index of the scanned buffer.
         number: u16,
@@ -17,16 +17,16 @@ pub enum Definition {
         /// Dtype of the elements.
         dtype: DType,
     },
-    /// Multiplication by warpgroups ([`crate::ir::Action::WarpgroupMultiply`]) with this dtype, these layouts and this
-    /// width.
+    /// Function that multiplies by a warpgroup ([`crate::ir::Action::WarpgroupMultiply`]), with this dtype, these
+    /// layouts and this width.
     Warpgroups {
-        /// Whether A and B are f16; else bf16.
+        /// Whether A and B are f16 instead of bf16.
         f16: bool,
-        /// Whether A's lines are neighbours in shared memory (M-major); `None` for A in registers.
+        /// Whether A is M-major in shared memory (its rows are contiguous); `None` for A in registers.
         left: Option<bool>,
-        /// Whether B's lines are neighbours in shared memory (N-major).
+        /// Whether B is N-major in shared memory (its columns are contiguous).
         right: bool,
-        /// Number of columns.
+        /// Number of columns of the accumulator tile.
         columns: u32,
     },
     /// State of an online fold over shifted elements: their count, the shift, and sums of powers up to `power`.
@@ -37,7 +37,7 @@ pub enum Definition {
         dtype: DType,
         /// Highest power that is summed.
         power: u8,
-        /// Whether the fold is about the mean.
+        /// Whether the fold sums powers of deviations from the mean.
         mean: bool,
     },
 }
@@ -53,7 +53,7 @@ pub enum Shuffle {
     Xor,
 }
 
-/// A routine with a result.
+/// Routine that returns a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Routine {
     /// Combines two partial results.
@@ -65,33 +65,33 @@ pub enum Routine {
     /// Reduces the partial results that a block's warps have stored in shared memory, with this many threads a block.
     /// All threads get the result.
     FoldWarps(Monoid, DType, u16),
-    /// Value of the first lane of a warp.
+    /// Value that the first lane of the warp passes, returned in all lanes.
     FirstLane(DType),
     /// Mean of a thread's own elements. Arguments: their sum, their count, the number of points of the row, and the
     /// largest finite number.
     OwnMean(DType),
-    /// State of no elements.
+    /// State of an online fold over no elements, its identity.
     NoState(u16),
     /// State of elements. Arguments: their count, their shift, and sums of powers from the first on.
     State(u16),
-    /// Combines two states.
+    /// Combines two states of an online fold.
     CombineStates(u16),
-    /// Combines the states of a warp's threads, in groups of this many threads.
+    /// Combines the states of an online fold of a warp's threads, in groups of this many threads.
     StatesOfWarp(u16, u16),
-    /// Combines the states that a block's warps have stored in shared memory.
+    /// Combines the states of an online fold that a block's warps have stored in shared memory.
     StatesOfBlock(u16, u16),
-    /// Moment about a given number. Arguments: state, number.
+    /// Moment about a given number, from the state of an online fold. Arguments: state, number.
     About(DType),
     /// Moment about the mean, which is known up to rounding. Arguments: state, number, mean and the relative error of a
     /// number.
     AboutMean(DType),
     /// Accumulator of no elements: the identity of a scan ([`Definition::Scan`]).
     Nothing(u16),
-    /// Accumulator of one element.
+    /// Accumulator of a scan over one element.
     Widened(u16),
-    /// Combines two accumulators, the second after the first.
+    /// Combines two accumulators of a scan, the second after the first.
     Accumulated(u16),
-    /// Register value of an accumulator, converted to the dtype.
+    /// Register value of a scan's accumulator, converted to the dtype.
     Narrowed(u16, DType),
     /// Fused multiply-add, in every mode: bits of a sum follow from its terms.
     MultiplyAdd(DType),
@@ -122,7 +122,7 @@ pub enum Routine {
 }
 
 impl Routine {
-    /// Type of the result.
+    /// Type of the routine's result.
     pub fn ty(self) -> Type {
         match self {
             Routine::Combine(_, dtype)

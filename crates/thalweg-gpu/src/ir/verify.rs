@@ -39,22 +39,22 @@ pub fn verify(kernel: &Kernel) -> Result<(), String> {
     }
 }
 
-/// Kind of a declared name.
+/// Properties of a declared name.
 #[derive(Clone, Debug)]
 enum Declared {
-    /// A variable: whether it is mutable, and whether it is uniform in a block.
+    /// Variable: whether it is mutable, and whether it is uniform in a block.
     Value {
         ty: Type,
         changes: bool,
         same: bool,
     },
-    /// An array of registers or shared memory, with its dimensions; `None` for dynamic shared memory.
+    /// Array in registers or shared memory, with its dimensions; `None` for dynamic shared memory.
     Elements {
         ty: Type,
         shape: Option<Vec<u32>>,
         shared: bool,
     },
-    /// An operand. For a read-only one, whether its base is uniform in a block.
+    /// Operand in global memory. For a read-only one, whether its base is uniform in a block.
     Operand {
         ty: Type,
         constant: Option<bool>,
@@ -62,7 +62,7 @@ enum Declared {
     Function,
     Tree(DType),
     Ticket,
-    /// A division, uniform in a block or not.
+    /// Division with quotient and remainder: whether it is uniform in a block.
     Split {
         same: bool,
     },
@@ -72,15 +72,15 @@ struct Checker<'a> {
     params: &'a Layout,
     definitions: &'a [Definition],
     scopes: Vec<FxHashMap<Name, Declared>>,
-    /// Whether control flow is uniform: all threads of the block are here.
+    /// Whether control flow is uniform at the current statement: all threads of the block reach it.
     same: bool,
-    /// Whether the base of arguments is uniform ([`Statement::Within`]).
+    /// Whether all threads of a block read their kernel arguments from the same base ([`Statement::Within`]).
     same_words: bool,
-    /// Whether some threads have returned.
+    /// Whether some threads of the block have returned before the current statement.
     left: bool,
     /// Number of enclosing loops.
     loops: usize,
-    /// Names of mutable variables that differ between threads of a block.
+    /// Names of mutable variables whose values may differ between threads of a block.
     apart: FxHashSet<Name>,
 }
 
@@ -108,7 +108,8 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Checks statements in uniform or divergent control flow, with the loop variable of a loop.
+    /// Checks statements in uniform (`same`) or divergent control flow, after binding the variable of the loop around
+    /// them.
     fn under(&mut self, same: bool, counter: Option<(&str, Type)>, body: &[Statement]) -> Checked {
         let before = self.same;
         self.same &= same;
@@ -118,7 +119,7 @@ impl Checker<'_> {
         }
         body.iter().try_for_each(|s| self.statement(s))?;
         self.scopes.pop();
-        // Where some threads have returned, the remaining ones are not all.
+        // Control flow is no longer uniform after some threads have returned.
         self.same = before && !self.left;
         Ok(())
     }
@@ -337,7 +338,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Type of an operand that threads may write.
+    /// Element type of an operand, which must not be read-only.
     fn written(&self, name: &str) -> Result<Type, String> {
         let constant = matches!(self.known(name)?, Declared::Operand { constant: Some(_), .. });
         want(!constant, || format!("`{name}` is constant"))?;

@@ -14,7 +14,7 @@ use crate::kernels::sort::SortPass;
 use thalweg_kernel::Along;
 
 impl Skeleton {
-    /// Returns a description of one line for people.
+    /// Describes the kernel in one line, for people.
     pub fn about(&self) -> String {
         match self {
             Skeleton::Map(_, MapClass { tile: Some(t), vectors, space }) => {

@@ -20,7 +20,7 @@ use thalweg_kernel::{
 };
 use thalweg_runtime::Error;
 
-/// Whether the product is one of few rows or columns, in any order of terms.
+/// Whether the product has few rows or columns and may add its terms in any order.
 fn is_few(c: &Contraction, p: &MatmulGeometry) -> bool {
     let foldable = matches!(c.dtype, DType::F32 | DType::F64 | DType::BF16 | DType::F16 | DType::I32 | DType::I64);
     let some = p.k > 0 && p.m * p.n > 0 && p.batch.iter().all(|d| d.0 > 0);
@@ -47,7 +47,7 @@ pub fn plan(
     Some(crate::kernels::plan(&kernel, &geometry, target))
 }
 
-/// Kernel and geometry of a product of this form.
+/// Row kernel and geometry of a GEMV; `None` for other contractions.
 pub fn kernel(c: &Contraction, g: &ContractionGeometry, written: DType) -> Option<(Kernel, Geometry)> {
     if !is_few(c, &g.product) || c.factors.iter().any(Option::is_some) {
         return None;
@@ -72,15 +72,15 @@ pub fn kernel(c: &Contraction, g: &ContractionGeometry, written: DType) -> Optio
 /// Domain of the row kernel: batches, then the lines of the long side; the terms are the points of a row.
 struct Domain {
     extents: Vec<usize>,
-    /// Number of dimensions that number rows.
+    /// Number of leading dimensions that enumerate rows of the row kernel.
     kept: usize,
-    /// Strides of both operands in each batch dimension.
+    /// Strides of A and B in each batch dimension.
     batches: Vec<[isize; 2]>,
-    /// Whether the long side is the columns.
+    /// Whether the long side is the columns of the product, and not its rows.
     columns: bool,
-    /// Number of lines of the short side: its rows (A) or columns (B).
+    /// Number of lines of the short side: rows of A or columns of B.
     few: usize,
-    /// Whether lanes are along the terms.
+    /// Whether the lanes of a thread are neighbouring terms, and not neighbouring lines.
     along: bool,
 }
 
@@ -162,7 +162,7 @@ impl Writer {
         self.builder.access(Access { operand, dtype, class, per_row })
     }
 
-    /// Adds a fold for each line of the short side, and returns their sums.
+    /// Adds a fold for each line of the short side; returns the nodes of their sums.
     fn sums(&mut self, c: &Contraction, p: &MatmulGeometry) -> Vec<NodeId> {
         let of_batch = [0, 1].map(|n| self.domain.batches.iter().map(|d| d[n]).collect::<Vec<isize>>());
         let long = usize::from(self.domain.columns);
@@ -189,7 +189,7 @@ impl Writer {
             .collect()
     }
 
-    /// Adds the stores of the sums, where there is no epilogue.
+    /// Adds the stores of the sums for a product without an epilogue.
     fn results(&mut self, p: &MatmulGeometry, sums: &[NodeId], written: DType) {
         let mut batch: Vec<isize> = vec![];
         let mut step = (p.m * p.n) as isize;
@@ -217,7 +217,7 @@ impl Writer {
         let body = widen_sums(body, Some(e.sums));
         let at = &tiles.boxes[0].geometry.accesses;
         let is_sums = |a: &Access| a.operand == Some(e.sums);
-        // Sums are values without an index, and no mask applies to them.
+        // Sums have no index, so a body that uses their index or mask is rejected.
         let is_placed = |node: &Node| match *node {
             Node::Index { access, .. } | Node::Valid { access } => is_sums(&body.accesses[access as usize]),
             _ => false,
@@ -254,7 +254,7 @@ impl Writer {
         Some(())
     }
 
-    /// Copies a body into the row's once-a-row computation, where `sum` replaces its loads of accumulators.
+    /// Copies a body into the row's once-a-row computation, where `sum` replaces the loads of accumulators.
     fn copied(&mut self, body: &Body, accesses: &[u16], sum: NodeId) {
         let access = |a: u16| accesses[a as usize];
         let mut place: Vec<NodeId> = Vec::with_capacity(body.nodes.len());

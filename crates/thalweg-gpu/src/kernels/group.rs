@@ -74,14 +74,14 @@ fn pack(plan: &mut Plan, drafts: Vec<Draft>, target: &dyn Target) {
 params! {
     /// Table of a merged launch, followed by the arguments of its components. Device code reads it by word index.
     pub struct GroupParams(parts: usize) filled by GroupArguments {
-        /// Number of components.
+        /// Number of components of the group.
         count: U32,
         /// First block, index of the first argument word, and class of each component, packed.
         heads: Vec<I64> = each(parts, I64::declare),
     }
 }
 
-/// Adds one launch for all of these drafts; a single draft stays as it is.
+/// Adds one launch for all of these drafts; a single draft is added unchanged.
 fn finish(plan: &mut Plan, drafts: Vec<Draft>, mut parts: Vec<Arc<Skeleton>>, most: usize) {
     if drafts.len() < 2 {
         plan.stages.extend(drafts);

@@ -55,35 +55,35 @@ use thalweg_runtime::Error;
 /// Key of generated code: a kind of kernel with its bodies and its class, without sizes.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Skeleton {
-    /// An elementwise map.
+    /// Elementwise map.
     Map(Body, MapClass),
-    /// A row kernel, or a stage of one.
+    /// Row kernel, or a stage of one.
     Rows(Body, RowsClass),
-    /// A scan of rows in memory.
+    /// Scan of rows in memory.
     Scan(ScanClass),
-    /// A sort of rows in memory.
+    /// Sort of rows in memory.
     Sort(SortClass),
-    /// A fold or scan of rows in memory by a user-defined combine.
+    /// Fold or scan of rows in memory by a user-defined combine.
     Combine(CombineClass),
     /// A fused GEMM, one tile a block, whose operands are copied by all threads (`cp.async`) or computed.
     Gemm(Box<GemmClass>),
-    /// A warp-specialized GEMM: one producer thread copies the operands by TMA.
+    /// Warp-specialized GEMM: one producer thread copies the operands by TMA.
     TmaGemm(Box<TmaGemmClass>),
     /// Flash attention: two GEMMs with attention weights between them, by online softmax.
     Attention(Box<AttentionClass>),
-    /// A scatter.
+    /// Launch of a scatter.
     Scatter(ScatterClass),
     /// A histogram: sums of integers in tables in shared memory, with the body that computes the index.
     Histogram(Body, HistogramClass),
-    /// A sort of the indices of a scatter.
+    /// Launch of the sort of a scatter's indices.
     IndexSort(IndexSortClass),
-    /// An operation with the user's own source.
+    /// Kernel with the user's own source.
     Foreign(ForeignClass),
-    /// An interpreter of bytecode (generic kernel).
+    /// Generic kernel: an interpreter of bytecode.
     Generic(Width),
     /// Independent kernels of these classes in one launch (horizontal fusion).
     Group(GroupClass),
-    /// A library's GEMM, which has no source.
+    /// GEMM of a library, which has no source.
     Library(Product),
 }
 
@@ -94,7 +94,7 @@ pub struct GroupClass {
     pub parts: Vec<Arc<Skeleton>>,
     /// Threads per block.
     pub block: u32,
-    /// Number of 64-bit words of arguments.
+    /// Number of 64-bit argument words of all components.
     pub words: usize,
 }
 

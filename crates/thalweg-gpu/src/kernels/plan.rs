@@ -9,7 +9,7 @@ use crate::params::Arguments;
 use std::sync::Arc;
 use thalweg_kernel::Moved;
 
-/// The launches of a kernel.
+/// Plan of a kernel: its launches, their scratch memory, and their requirements.
 #[derive(Debug, Default)]
 pub struct Plan {
     /// Launches, in order.
@@ -24,14 +24,14 @@ pub struct Plan {
     pub moved: Moved,
 }
 
-/// A launch, before there is code for it.
+/// Launch for which there is no code yet.
 #[derive(Debug)]
 pub struct Draft {
     /// Class key and bodies of the kernel.
     pub kernel: Arc<Skeleton>,
-    /// Number of blocks.
+    /// Number of blocks along x, y and z.
     pub grid: [u32; 3],
-    /// Threads per block.
+    /// Number of threads per block.
     pub block: u32,
     /// Bytes of dynamic shared memory.
     pub shared: u32,

@@ -44,7 +44,7 @@ impl Collected {
         &self.launches[..self.count]
     }
 
-    /// Submits a launch immediately.
+    /// Submits a launch immediately, using the list as scratch memory.
     pub fn launch(&mut self, driver: &dyn Driver, launch: &Launch, patch: Patch<'_>) -> Result<(), Error> {
         self.count = 0;
         self.add(launch, patch);
@@ -58,25 +58,25 @@ fn plain(driver: &dyn Driver, launches: &[Launch]) -> Result<(), Error> {
     launches.iter().try_for_each(|launch| driver.launch(launch))
 }
 
-/// State of the launches under one key.
+/// Schedule of the launches of a batch key: whether they run one by one or as a CUDA graph, and their timing.
 #[derive(Debug, Default)]
 pub struct Run {
     collected: Collected,
     /// Number of runs so far, and number of launches of the last one.
     seen: u32,
     length: usize,
-    /// Whether this run is deferred.
+    /// Whether the launches of the current run are deferred, to be submitted as a graph.
     kept_back: bool,
-    /// Whether the run is timed, and the event at its beginning.
+    /// Whether the current run is timed, and the event at its beginning.
     timed: bool,
     begun: Option<Box<dyn Event>>,
-    /// Hash of the run's functions, and hash of its addresses.
+    /// Hash of the current run's functions, and hash of its addresses.
     shape: u64,
     addresses: u64,
     graphs: Vec<CachedGraph>,
     /// Whether the driver refused to create a graph.
     refused: bool,
-    /// Time of the last run, as a number of batches.
+    /// Time of the last run, in batches of the queue so far.
     pub last: u64,
 }
 

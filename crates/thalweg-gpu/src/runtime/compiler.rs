@@ -19,18 +19,18 @@ use thalweg_ir::{DType, ElementOp};
 use thalweg_runtime::disk::{self, Key, Kind};
 use thalweg_runtime::{Counters, Error, count, counters};
 
-/// A compilation unit: a source with one function.
+/// Compilation unit: a source with one function.
 #[derive(Debug)]
 pub struct Unit {
     /// Name of the function.
     name: &'static str,
     source: Source,
-    /// Class key and bodies of the kernel, one of those with this source.
+    /// Kernel (class key and bodies) that the source was printed from, one of those with this source.
     kernel: Arc<Skeleton>,
     function: OnceLock<Function>,
     /// Nanoseconds that compilation took; 0 where the code came from disk.
     compile_ns: AtomicU64,
-    /// Locked while it is compiled.
+    /// Lock that a thread holds while it compiles the unit.
     work: Mutex<()>,
 }
 
@@ -44,7 +44,7 @@ impl Unit {
 /// Stack bytes of a compiling thread: as many as the compiler has on a main thread.
 const STACK: usize = 8 << 20;
 
-/// The compiler of a device.
+/// Compiler of a device, with its cache of compilation units.
 #[derive(Debug)]
 pub struct Compiler {
     driver: Arc<dyn Driver>,
@@ -52,14 +52,14 @@ pub struct Compiler {
     /// Hash of the printer's prelude, which all sources share.
     prelude: Key,
     device: String,
-    /// Units by the key of their source.
+    /// Compilation units by kernel.
     units: RwLock<FxHashMap<Arc<Skeleton>, Arc<Unit>>>,
-    /// Units by source.
+    /// Compilation units by source, since several kernels may have the same one.
     sources: Mutex<FxHashMap<Source, Arc<Unit>>>,
 }
 
 impl Compiler {
-    /// Compiler that uses that driver, for sources of that printer.
+    /// Creates a compiler that uses the given driver and printer.
     pub fn new(driver: Arc<dyn Driver>, printer: Box<dyn Printer>, device: String) -> Compiler {
         let prelude = Key::of(&[printer.prelude().as_bytes()]);
         Compiler { driver, printer, prelude, device, units: RwLock::default(), sources: Mutex::default() }
@@ -70,7 +70,7 @@ impl Compiler {
         self.printer.text(&unit.source)
     }
 
-    /// Unit of a kernel. Its source is printed if the kernel is new.
+    /// Returns the unit of a kernel. Its source is printed if the kernel is new.
     pub fn unit(&self, of: &Arc<Skeleton>) -> Arc<Unit> {
         if let Some(unit) = self.units.read().unwrap_or_else(PoisonError::into_inner).get(of) {
             return unit.clone();
@@ -86,7 +86,7 @@ impl Compiler {
         units.entry(of.clone()).or_insert(unit).clone()
     }
 
-    /// Unit of a kernel that has a source.
+    /// Returns the unit of a kernel that has a source.
     fn written(&self, of: &Arc<Skeleton>) -> Arc<Unit> {
         let source = self.printer.source(of);
         let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
@@ -100,7 +100,7 @@ impl Compiler {
         sources.entry(source).or_insert_with_key(new).clone()
     }
 
-    /// Unit of a library's GEMM.
+    /// Returns the unit of a library's GEMM.
     fn library(&self, of: &Arc<Skeleton>, product: &Product) -> Arc<Unit> {
         let function = self.driver.product(product).map_or_else(OnceLock::new, OnceLock::from);
         let source = Source { options: "", own: String::new() };
@@ -138,7 +138,7 @@ impl Compiler {
         missing.len()
     }
 
-    /// Whether a unit's code is in memory, or was loaded from disk now.
+    /// Whether a unit's code is in memory; loads it from disk if it is there.
     fn loaded(&self, unit: &Unit) -> bool {
         let Ok(_working) = ending::work(&self.device) else { return false };
         let _work = unit.work.lock().unwrap_or_else(PoisonError::into_inner);
@@ -146,7 +146,7 @@ impl Compiler {
             || self.load_cached(unit, &self.key(unit)).is_some_and(|function| unit.function.set(function).is_ok())
     }
 
-    /// Key of a unit's code on disk.
+    /// Disk-cache key of a unit's code.
     fn key(&self, unit: &Unit) -> Key {
         let chip = self.driver.chip();
         let Source { options, own } = &unit.source;
@@ -163,7 +163,7 @@ impl Compiler {
         Some(function)
     }
 
-    /// Loads the function from machine code.
+    /// Loads a unit's function from machine code.
     fn load(&self, unit: &Unit, image: &[u8]) -> Result<Function, Error> {
         let functions = self.driver.load(image, &[unit.name])?;
         functions.into_iter().next().ok_or_else(|| Error::Compile {

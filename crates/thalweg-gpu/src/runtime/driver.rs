@@ -19,7 +19,7 @@ use thalweg_runtime::Error;
 /// Resources of a compiled function, as the driver reports them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FunctionInfo {
-    /// Registers per thread.
+    /// Number of registers per thread.
     pub registers: u32,
     /// Bytes of local memory per thread: spills, and arrays with computed indices.
     pub local: u32,
@@ -29,12 +29,12 @@ pub struct FunctionInfo {
     pub workspace: Option<usize>,
 }
 
-/// A function on the device.
+/// Compiled function, loaded on the device.
 #[derive(Clone, Debug)]
 pub struct Function {
-    /// The driver's handle of the function.
+    /// Handle of the function, as the driver defines it.
     pub handle: usize,
-    /// Keeps the code loaded.
+    /// Module with the function's code, which stays loaded as long as this reference exists.
     pub module: Arc<dyn Module>,
     /// Resources of the function.
     pub info: FunctionInfo,
@@ -43,10 +43,10 @@ pub struct Function {
 /// Loaded code, unloaded when dropped.
 pub trait Module: Send + Sync + Debug {}
 
-/// One launch: `function` has one parameter, a struct of `arguments.len()` 64-bit words by value.
+/// Kernel launch. The function has one parameter, a struct of `arguments.len()` 64-bit words by value.
 #[derive(Clone, Debug)]
 pub struct Launch {
-    /// The kernel's function.
+    /// Function that the launch runs.
     pub function: Function,
     /// Number of blocks; y and z at most 65,535.
     pub grid: [u32; 3],
@@ -54,7 +54,7 @@ pub struct Launch {
     pub block: u32,
     /// Bytes of dynamic shared memory per block.
     pub shared: u32,
-    /// Words of the kernel arguments.
+    /// 64-bit words of the kernel arguments.
     pub arguments: Vec<u64>,
     /// Programmatic dependent launch: whether blocks may start while the previous launch ends, since the function waits
     /// by itself.
@@ -79,7 +79,7 @@ pub trait Event: Send + Sync + Debug {
     /// When the device fails.
     fn wait(&self) -> Result<(), Error>;
 
-    /// Whether the device has reached it.
+    /// Whether the device has reached the event.
     ///
     /// # Errors
     /// When the device fails.
@@ -91,7 +91,7 @@ pub trait Event: Send + Sync + Debug {
     /// When the device fails.
     fn since(&self, earlier: &dyn Event) -> Result<f64, Error>;
 
-    /// The driver's handle of the event, for `since`.
+    /// Handle of the event as the driver defines it, for `since`.
     fn handle(&self) -> usize;
 }
 
@@ -106,12 +106,12 @@ pub trait Driver: Any + Send + Sync + Debug {
     /// Properties of the chip.
     fn chip(&self) -> &Chip;
 
-    /// Whether work may go into several queues; else all of it goes into the first.
+    /// Whether work may go into several queues. If not, all of it goes into the first one.
     fn has_queues(&self) -> bool {
         true
     }
 
-    /// Whether frequent runs become graphs.
+    /// Whether launches that are repeated often are submitted as graphs.
     fn has_graphs(&self) -> bool {
         true
     }
@@ -155,7 +155,7 @@ pub trait Driver: Any + Send + Sync + Debug {
         None
     }
 
-    /// Libraries of Fourier transforms and decompositions, where there are some.
+    /// Libraries of Fourier transforms and decompositions; `None` if there are none.
     fn libraries(&self) -> Option<&dyn Libraries> {
         None
     }

@@ -18,7 +18,7 @@ use std::thread::{self, ThreadId};
 use thalweg_runtime::Error;
 
 struct Working {
-    /// Number of threads at work.
+    /// Number of threads that hold a [`Work`] guard.
     count: usize,
     /// Thread that ends the process.
     ended_by: Option<ThreadId>,
@@ -31,7 +31,7 @@ fn working() -> MutexGuard<'static, Working> {
     WORKING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Guard of a thread at work.
+/// Guard of a thread that works with a driver or compiler, for which the end of the process waits.
 #[derive(Debug)]
 pub struct Work(());
 
@@ -102,7 +102,7 @@ extern "C" fn handler() {
     wait(thread::current().id());
 }
 
-/// Waits for threads at work, and lets no other thread begin.
+/// Waits until no thread holds a [`Work`] guard, and lets no other thread begin.
 fn wait(on: ThreadId) {
     let mut working = working();
     working.ended_by.get_or_insert(on);

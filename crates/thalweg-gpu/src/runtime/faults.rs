@@ -12,14 +12,14 @@ use super::driver::Driver;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use thalweg_runtime::{Check, Error, FailedCheck};
 
-/// Bytes of a fault slot.
+/// Bytes of a fault slot in device memory.
 const BYTES: usize = 8;
 
-/// The fault slots of a device.
+/// Fault slots of a device, each of which one launch reports an out-of-range index to.
 #[derive(Debug)]
 pub struct Faults {
     driver: Arc<dyn Driver>,
-    /// Slots per chunk.
+    /// Number of slots in a chunk of device memory.
     chunk: usize,
     words: Mutex<Words>,
 }
@@ -28,11 +28,11 @@ pub struct Faults {
 struct Words {
     /// Addresses of the chunks. Slot `n` is in chunk `n / chunk`.
     chunks: Vec<u64>,
-    /// Free slots that are 0.
+    /// Free slots whose value is 0.
     clean: Vec<u32>,
     /// Free slots that must be zeroed before they are used.
     dirty: Vec<u32>,
-    /// Slots in use, by batches that have ended.
+    /// Ended batches whose slots have not been read yet.
     out: Vec<Weak<Faulted>>,
 }
 
@@ -48,7 +48,7 @@ impl SlotValues {
     }
 }
 
-/// Launches of a batch that may have met an out-of-range index.
+/// Fault slots of a batch whose launches may have met an out-of-range index.
 #[derive(Debug)]
 pub struct Faulted {
     faults: Arc<Faults>,
@@ -58,7 +58,7 @@ pub struct Faulted {
 }
 
 impl Faults {
-    /// Fault slots of a device; `None` where there is no memory.
+    /// Allocates the first fault slots of a device; `None` where there is no memory.
     pub fn new(driver: Arc<dyn Driver>) -> Option<Arc<Faults>> {
         let words = Words { chunks: vec![], clean: vec![], dirty: vec![], out: vec![] };
         let chunk = driver.chip().faults;
@@ -67,7 +67,7 @@ impl Faults {
         grown.then_some(faults)
     }
 
-    /// Allocates another chunk; `false` where there is no memory.
+    /// Allocates another chunk of slots; `false` where there is no memory.
     fn grow(&self, words: &mut Words) -> bool {
         let Some(base) = self.driver.obtain(BYTES * self.chunk) else { return false };
         let first = (words.chunks.len() * self.chunk) as u32;
@@ -80,7 +80,7 @@ impl Faults {
         self.words.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Address of a slot.
+    /// Device address of a slot.
     pub fn address(&self, word: u32) -> u64 {
         self.address_in(&self.words().chunks, word)
     }
@@ -106,7 +106,7 @@ impl Faults {
             limit: None,
             device: self.driver.chip().name.clone(),
         };
-        // The open batch alone has all of them.
+        // Whether the open batch alone has taken all slots.
         let out = words.clean.is_empty() && words.dirty.is_empty();
         if !out || self.grow(&mut words) {
             if words.clean.is_empty() {
@@ -117,7 +117,7 @@ impl Faults {
         Err(none())
     }
 
-    /// Zeroes the free slots.
+    /// Zeroes the free slots that are dirty.
     fn clean(&self, words: &mut Words) -> Result<(), Error> {
         let mut dirty = std::mem::take(&mut words.dirty);
         dirty.sort_unstable();
@@ -130,13 +130,13 @@ impl Faults {
         Ok(())
     }
 
-    /// Checks all batches that have ended.
+    /// Checks all batches that have ended and are not checked yet.
     fn ask_all(&self) -> Result<(), Error> {
         let out: Vec<Arc<Faulted>> = self.words().out.drain(..).filter_map(|f| f.upgrade()).collect();
         self.ask(&out)
     }
 
-    /// Checks several batches at once.
+    /// Reads the slots of several batches at once, and records the outcome of each.
     fn ask(&self, all: &[Arc<Faulted>]) -> Result<(), Error> {
         if all.is_empty() {
             return Ok(());
@@ -152,7 +152,7 @@ impl Faults {
         Ok(())
     }
 
-    /// Reads these slots: one read a chunk, from its first to its last one.
+    /// Reads the values of these slots, by one read for each chunk, from its first slot in use to its last one.
     fn read<'a>(&self, words: impl Iterator<Item = &'a (u32, u32)>) -> Result<SlotValues, Error> {
         let mut all: Vec<u32> = words.map(|w| w.0).collect();
         all.sort_unstable();
@@ -180,7 +180,7 @@ impl Drop for Faults {
 }
 
 impl Faulted {
-    /// Launches with these slots.
+    /// Registers the slots of a batch that ends.
     pub fn new(faults: &Arc<Faults>, words: Vec<(u32, u32)>) -> Arc<Faulted> {
         let faulted = Arc::new(Faulted { faults: faults.clone(), words, outcome: OnceLock::new() });
         let mut words = faults.words();
@@ -192,7 +192,7 @@ impl Faulted {
         faulted
     }
 
-    /// Reports of the programs whose slots are set.
+    /// Failed checks of a batch: its programs whose slots are not 0.
     fn set(&self, known: &SlotValues) -> Vec<FailedCheck> {
         let all = self.words.iter().map(|&(at, program)| FailedCheck { launch: program as usize, word: known.at(at) });
         all.filter(|found| found.word != 0).collect()

@@ -16,11 +16,11 @@ use thalweg_runtime::{Buffer, Error, Pool, count};
 /// One launch of a bound kernel.
 #[derive(Clone, Debug)]
 pub struct Stage {
-    /// The kernel's function.
+    /// Compiled function of the launch.
     pub function: Function,
-    /// Number of blocks.
+    /// Number of blocks along x, y and z.
     pub grid: [u32; 3],
-    /// Threads per block.
+    /// Number of threads per block.
     pub block: u32,
     /// Bytes of dynamic shared memory.
     pub shared: u32,
@@ -30,17 +30,17 @@ pub struct Stage {
     pub patches: Vec<(usize, RuntimeArgument)>,
 }
 
-/// A plan, and the compilation unit of each of its launches.
+/// Plan with the compilation unit of each of its launches.
 #[derive(Debug)]
 pub struct Written {
-    /// Plan with the launches.
+    /// Plan of the kernel, with its launches.
     pub plan: Plan,
-    /// Unit of each launch.
+    /// Compilation unit of each launch.
     pub units: Vec<Arc<Unit>>,
 }
 
 impl Written {
-    /// Prints the sources that are new, without compiling them.
+    /// Prints the sources that are new; does not compile them.
     pub fn new(plan: Plan, compiler: &Compiler) -> Written {
         let units = plan.stages.iter().map(|stage| compiler.unit(&stage.kernel)).collect();
         Written { plan, units }
@@ -62,7 +62,7 @@ impl Written {
     }
 }
 
-/// A kernel bound to sizes: its launches, with functions.
+/// Kernel bound to sizes: its launches, with compiled functions.
 #[derive(Debug)]
 pub struct Bound {
     launches: Vec<Launch>,
@@ -73,12 +73,12 @@ pub struct Bound {
     needs: Vec<(u16, usize)>,
     /// Bytes of the inter-block exchange buffer.
     told: usize,
-    /// Whether it may report an out-of-range index.
+    /// Whether a launch may report an out-of-range index.
     pub checked: bool,
 }
 
 impl Bound {
-    /// Binds stages that run in order.
+    /// Binds launches that run in order.
     pub fn new(stages: Vec<Stage>, scratch: Vec<usize>, needs: Vec<(u16, usize)>, checked: bool) -> Bound {
         let patches: Vec<_> = stages.iter().map(|s| s.patches.clone()).collect();
         let told =
@@ -95,7 +95,7 @@ impl Bound {
         Bound { launches: stages.into_iter().map(launch).collect(), patches, scratch, needs, told, checked }
     }
 
-    /// Launches, whose argument words are not all set.
+    /// Launches of the kernel; their argument words that depend on the run are not set.
     pub fn launches(&self) -> &[Launch] {
         &self.launches
     }

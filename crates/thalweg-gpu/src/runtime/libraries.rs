@@ -6,11 +6,11 @@ use thalweg_runtime::{Error, FourierKind};
 /// Batched Fourier transforms of contiguous lines, with complex numbers as interleaved pairs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Lines {
-    /// Kind of transform.
+    /// Kind of the transform: complex, or real on one side.
     pub kind: FourierKind,
     /// Whether elements are f64 instead of f32.
     pub double: bool,
-    /// Samples per transform.
+    /// Number of samples per transform.
     pub n: usize,
     /// Number of lines.
     pub count: usize,
@@ -90,13 +90,13 @@ pub enum Routine {
 /// A routine over a batch of matrices.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Matrices {
-    /// Routine for each matrix.
+    /// Routine that is applied to each matrix.
     pub routine: Routine,
     /// Whether elements are f64 instead of f32.
     pub double: bool,
     /// Number of matrices.
     pub count: usize,
-    /// Whether the matrices are small, so that one batched call takes all.
+    /// Whether the matrices are small enough that one batched call processes all of them.
     pub batched: bool,
 }
 
@@ -111,16 +111,16 @@ pub struct BatchBuffer {
     pub list: u64,
 }
 
-/// Buffers of a routine.
+/// Buffers that a routine reads and writes, as [`Routine`] names them.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct RoutineBuffers {
-    /// Matrix A.
+    /// Buffer of matrix A.
     pub a: BatchBuffer,
-    /// Operand b, see [`Routine`].
+    /// Buffer b, whose contents [`Routine`] describes.
     pub b: BatchBuffer,
-    /// Operand c, see [`Routine`].
+    /// Buffer c, whose contents [`Routine`] describes.
     pub c: BatchBuffer,
-    /// Operand d, see [`Routine`].
+    /// Buffer d, whose contents [`Routine`] describes.
     pub d: BatchBuffer,
     /// Address of the library's status of each matrix: an i32, 0 for success.
     pub infos: u64,

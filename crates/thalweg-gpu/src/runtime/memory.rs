@@ -12,7 +12,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use thalweg_runtime::{Block, Memory, Points, Pool, When};
 
-/// Implementation of [`Memory`] for a device.
+/// Memory source ([`Memory`]) of a device's pool: it allocates by the driver.
 #[derive(Debug)]
 pub struct DeviceMemory {
     queues: Arc<Queues>,

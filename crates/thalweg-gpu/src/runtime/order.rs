@@ -25,54 +25,54 @@ pub const MEMORY: usize = 6;
 /// Queue that stands for copies to other GPUs: it waits for their ends, and memory here is tracked by it.
 pub const PEERS: usize = 7;
 
-/// Synchronization state between the queues of a device.
+/// Order of the work in all queues of a device: issues tickets, and makes queues wait for one another.
 #[derive(Debug)]
 pub struct Order {
     drivers: [Arc<dyn Driver>; QUEUES],
     known: [QueueState; QUEUES],
-    /// Whether all work goes into the first queue, since the driver does not allow several.
+    /// Whether all work goes into the first queue, because the driver does not support several.
     one: bool,
 }
 
-/// State of one queue.
+/// Submitted and completed tickets of one queue.
 #[derive(Debug, Default)]
 struct QueueState {
     put: Mutex<Put>,
-    /// All work up to this ticket has run.
+    /// Highest ticket whose work has all run.
     done: AtomicU64,
-    /// For each other queue, the ticket that this one already waits for.
+    /// For each other queue, the highest ticket that this queue already waits for.
     behind: [AtomicU64; QUEUES],
 }
 
-/// An event, and the ticket that it stands for.
+/// Recorded event, with the ticket that it stands for.
 type Marked = (u64, Arc<dyn Event>);
 
 #[derive(Debug, Default)]
 struct Put {
     /// Last ticket that was issued.
     now: u64,
-    /// Whether a thread is still submitting work of that ticket.
+    /// Whether a thread is still submitting work of the last ticket.
     open: bool,
     /// Recorded events, in order of their tickets.
     events: VecDeque<Marked>,
 }
 
 impl Put {
-    /// Last ticket all of whose work has been submitted.
+    /// Last ticket whose work has all been submitted.
     fn whole(&self) -> u64 {
         self.now - u64::from(self.open)
     }
 }
 
 impl Order {
-    /// Queues of that driver's GPU.
+    /// Creates the order of the queues of a driver's GPU.
     pub fn new(driver: &Arc<dyn Driver>) -> Order {
         let one = !driver.has_queues();
         let drivers = std::array::from_fn(|queue| driver.on(if one { 0 } else { queue }));
         Order { drivers, known: Default::default(), one }
     }
 
-    /// Number of the queue that takes the work of queue `queue`.
+    /// Index of the queue that takes the work of queue `queue`.
     pub fn queue(&self, queue: usize) -> usize {
         if self.one { 0 } else { queue }
     }
@@ -116,7 +116,7 @@ impl Order {
         (ticket, self.record(queue, &mut put).map(|_| ()))
     }
 
-    /// Records an event after all work in a queue.
+    /// Records an event after all work that was submitted to a queue.
     fn record(&self, queue: usize, put: &mut Put) -> Result<Marked, Error> {
         let (whole, event) = (put.whole(), Arc::<dyn Event>::from(self.drivers[queue].point()?));
         if TUNABLES.max_events.reached_by(put.events.len()) {
@@ -126,7 +126,7 @@ impl Order {
         Ok((whole, event))
     }
 
-    /// Whether a queue need not wait for a ticket of another one any more.
+    /// Whether a queue need not wait for a ticket of another queue, which has run or is waited for already.
     fn is_past(&self, queue: usize, other: usize, ticket: u64) -> bool {
         let known = &self.known[other];
         other == queue || ticket <= self.known[queue].behind[other].load(Relaxed) || ticket <= known.done.load(Relaxed)
@@ -151,7 +151,7 @@ impl Order {
         let Ok(Some(_)) = self.event(queue, ticket) else { return };
         let mut put = self.put(queue);
         while let Some((ticket, event)) = put.events.front() {
-            // Failures are reported to whoever waits.
+            // A failure is reported by the call that waits for the work.
             if !matches!(event.has_happened(), Ok(true)) {
                 break;
             }
@@ -228,8 +228,8 @@ impl Order {
         Ok(())
     }
 
-    /// [`Order::wait_for`] the writer of a buffer, or all of its uses if it is to be written. A buffer that nobody
-    /// has written since it was allocated counts as written.
+    /// Makes later work of a queue wait for the writer of a buffer, or (`write`) for all of its uses. Where nobody
+    /// has written the buffer since it was allocated, it waits for all uses, too.
     ///
     /// # Errors
     /// When the device fails.
@@ -240,7 +240,7 @@ impl Order {
         }
     }
 
-    /// [`Order::wait_for`] all of these points.
+    /// Like [`Order::wait_for`], for all of these points.
     ///
     /// # Errors
     /// When the device fails.

@@ -10,7 +10,7 @@ use thalweg_ir::{DType, ElementOp};
 pub struct Source {
     /// First line, the compiler options.
     pub options: &'static str,
-    /// Text after the prelude.
+    /// Kernel's own text, which follows the prelude.
     pub own: String,
 }
 
@@ -25,7 +25,7 @@ pub trait Printer: Send + Sync + Debug {
     /// For a library's GEMM, which has no source.
     fn source(&self, of: &Skeleton) -> Source;
 
-    /// Program that the source was printed from; `None` for sources written by hand.
+    /// Program that the source is printed from; `None` for sources written by hand.
     fn program(&self, of: &Skeleton) -> Option<Kernel>;
 
     /// Whether the language has the operation for that dtype, or a device function of the prelude.
@@ -34,7 +34,7 @@ pub trait Printer: Send + Sync + Debug {
     /// File extension of sources: "cu".
     fn extension(&self) -> &'static str;
 
-    /// Whole text of a source.
+    /// Whole text of a source, including the prelude.
     fn text(&self, source: &Source) -> String {
         format!("{}{}{}", source.options, self.prelude(), source.own)
     }

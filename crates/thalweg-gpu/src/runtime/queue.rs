@@ -18,17 +18,17 @@ use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use thalweg_runtime::{Batch, Buffer, Check, Error, Timing};
 
-/// A queue of a device.
+/// Queue of a device. One thread at a time submits launches to it (the holder of its gate).
 #[derive(Debug)]
 pub struct Queue {
     order: Arc<Order>,
-    /// Index of the queue.
+    /// Index of the queue among those of the device.
     number: usize,
     /// Driver handle bound to this queue.
     driver: Arc<dyn Driver>,
     /// Name of the device, for errors.
     device: String,
-    /// Address of the counters in device memory.
+    /// Address of the queue's counters in device memory.
     counters: u64,
     /// Exchange buffers for blocks of a launch, with their sizes; the last one is the largest. A graph may still refer
     /// to an earlier one, which was too small for a later launch.
@@ -38,17 +38,17 @@ pub struct Queue {
     graphs: bool,
 }
 
-/// State of the thread that holds the gate.
+/// Schedules of a queue's launches, which only the holder of the gate uses.
 #[derive(Debug, Default)]
 struct Gate {
-    /// Runs of launches, by the key of their batch.
+    /// Schedules of repeated launches, by the key of their batch.
     runs: FxHashMap<u64, Run>,
-    /// Run for launches without a key.
+    /// Schedule of launches without a key.
     single: Run,
     batches: u64,
 }
 
-/// A batch of the calling thread.
+/// Open batch of the calling thread.
 struct Open {
     queue: usize,
     run: Run,
@@ -57,7 +57,7 @@ struct Open {
     ticket: u64,
     /// Timing of the next launches, if requested: the event before the first of them, once it is recorded.
     clock: Option<Option<Box<dyn Event>>>,
-    /// Number of programs launched so far.
+    /// Number of programs that the batch has launched so far.
     programs: u32,
     /// Fault slots for out-of-range indices, each with the program that reports to it.
     words: Vec<(u32, u32)>,
@@ -67,7 +67,7 @@ thread_local! {
     static OPEN: RefCell<Option<Open>> = const { RefCell::new(None) };
 }
 
-/// Closes the thread's batch when dropped, also on panics.
+/// Guard that closes the thread's batch when dropped, also on panics.
 struct Close<'a>(&'a Queue);
 
 impl Close<'_> {
@@ -87,7 +87,7 @@ impl Drop for Close<'_> {
 }
 
 impl Queue {
-    /// Queue of that number.
+    /// Creates queue `number`, with the buffers that its launches share.
     ///
     /// # Errors
     /// When there is no memory for the buffers that launches share.
@@ -145,9 +145,9 @@ impl Queue {
         std::ptr::from_ref(self) as usize
     }
 
-    /// Locks the gate.
+    /// Locks the gate, so that only this thread submits launches to the queue.
     fn gate(&self) -> MutexGuard<'_, Gate> {
-        // A panic here leaves the queue consistent, and at most a schedule forgotten.
+        // A panic while the gate is locked leaves the queue consistent; at most a schedule is lost.
         self.gate.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -158,7 +158,7 @@ impl Queue {
         done.ok().flatten()
     }
 
-    /// Whether the calling thread has a batch open here.
+    /// Whether the calling thread has an open batch of this queue.
     pub fn is_open(&self) -> bool {
         self.open(|_| ()).is_some()
     }
@@ -216,7 +216,7 @@ impl Queue {
     /// As [`Queue::uses`].
     pub fn writes(&self, buffer: &Buffer, missing: &dyn Fn(usize)) -> Result<(), Error> {
         self.order.wait_for_points(self.number, &buffer.uses().points(), missing)?;
-        // Asked for again: if work was missing, the batch has a later ticket now.
+        // The ticket is read again: if work was missing, the batch has a later one now.
         buffer.uses().write(self.number, self.tickets().1);
         Ok(())
     }
@@ -244,10 +244,10 @@ impl Queue {
         put.expect("launches are put in a batch")
     }
 
-    /// [`thalweg_runtime::Device::clocked`]. Waits of the first launch for other queues are not included.
+    /// Implements [`thalweg_runtime::Device::clocked`]. Waits of the first launch for other queues are not included.
     ///
     /// # Errors
-    /// See there.
+    /// Errors of `run`, and of the device.
     pub fn clocked(&self, run: &mut dyn FnMut() -> Result<(), Error>) -> Result<Arc<dyn Timing>, Error> {
         if self.open(|open| open.clock = Some(None)).is_none() {
             return Ok(Arc::new(EventSpan::of(&*self.driver, run)?));
@@ -259,10 +259,10 @@ impl Queue {
         Ok(Arc::new(EventSpan::from(begin, &*self.driver)?))
     }
 
-    /// [`thalweg_runtime::Device::batch`].
+    /// Implements [`thalweg_runtime::Device::batch`].
     ///
     /// # Errors
-    /// See there.
+    /// Errors of `run`, and of the device.
     pub fn batch(
         &self,
         key: Option<u64>,

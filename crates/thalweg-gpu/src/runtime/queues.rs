@@ -14,7 +14,7 @@ use std::cell::OnceCell;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use thalweg_runtime::{Buffer, Error, count};
 
-/// The queues of a device.
+/// All queues of a device: those for kernels, for copies and for memory.
 #[derive(Debug)]
 pub struct Queues {
     order: Arc<Order>,
@@ -24,7 +24,7 @@ pub struct Queues {
     making: Mutex<()>,
 }
 
-/// Thread numbers in use; a thread that ends frees its number.
+/// Thread numbers in use, by number; a thread that ends frees its own.
 static TAKEN: Mutex<Vec<bool>> = Mutex::new(vec![]);
 
 struct Number(usize);
@@ -47,7 +47,7 @@ impl Drop for Number {
     }
 }
 
-/// Number of the calling thread.
+/// Number of the calling thread, the lowest that was free when it first asked.
 fn number() -> usize {
     thread_local! {
         static NUMBER: OnceCell<Number> = const { OnceCell::new() };
@@ -57,7 +57,7 @@ fn number() -> usize {
 }
 
 impl Queues {
-    /// Queues of that driver's GPU. The calling thread's queue is created.
+    /// Creates the queues of a driver's GPU; of those for kernels, only the calling thread's.
     ///
     /// # Errors
     /// When there is no memory for the buffers that launches share.
@@ -68,12 +68,12 @@ impl Queues {
         Ok(Arc::new(queues))
     }
 
-    /// Synchronization between the queues.
+    /// Order of work between the queues.
     pub fn order(&self) -> &Order {
         &self.order
     }
 
-    /// Number of the calling thread's queue.
+    /// Index of the queue for the calling thread's kernels.
     pub fn number(&self) -> usize {
         self.order.queue(number() % COMPUTE)
     }
@@ -147,7 +147,7 @@ impl Queues {
             let (ticket, stamped) = self.order.stamp(queue);
             to.uses().write(queue, ticket);
             copied.and(stamped)?;
-            // The next user of the source memory waits for this.
+            // The next user of the source memory waits for this copy.
             let there = other.order.queue(PEERS);
             other.order.after(there, &*self.order.stamped(queue, ticket)?)?;
             let (ticket, stamped) = other.order.stamp(there);

@@ -31,7 +31,7 @@ activations! {
 /// [`Tensor::leaky_relu`].
 #[derive(Module, Clone, Copy, Debug)]
 pub struct LeakyRelu(
-    /// Slope below 0.
+    /// Slope for elements below 0.
     pub f64,
 );
 
@@ -46,9 +46,9 @@ impl LeakyRelu {
 /// [`Tensor::hardtanh`], by default between -1 and 1, as `torch.nn.Hardtanh`.
 #[derive(Module, Clone, Copy, Debug)]
 pub struct Hardtanh {
-    /// Smallest result.
+    /// Lower bound of the result.
     pub low: f64,
-    /// Largest result.
+    /// Upper bound of the result.
     pub high: f64,
 }
 
@@ -95,7 +95,7 @@ impl Softmax {
 /// [`Tensor::prelu`] with learned slopes, as `torch.nn.PReLU`.
 #[derive(Module, Clone)]
 pub struct Prelu {
-    /// `[1]` or `[channels]`.
+    /// Slopes for elements below 0, `[1]` or `[channels]`.
     pub weight: Tensor,
 }
 

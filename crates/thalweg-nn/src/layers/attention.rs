@@ -17,9 +17,9 @@ use thalweg::Attention;
 pub struct MultiheadAttention {
     /// Projections of queries, keys and values, concatenated along dimension 0: `[3·size, size]`.
     pub in_proj_weight: Tensor,
-    /// `[3·size]`.
+    /// Biases of queries, keys and values, concatenated: `[3·size]`.
     pub in_proj_bias: Option<Tensor>,
-    /// Output projection.
+    /// Projection of the concatenated heads to the output.
     pub out_proj: Linear,
     heads: usize,
     dropout: f64,

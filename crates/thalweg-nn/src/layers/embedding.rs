@@ -11,7 +11,7 @@ use crate::{Module, Tensor, leaf};
 /// ```
 #[derive(Module, Clone)]
 pub struct Embedding {
-    /// `[count, size]`.
+    /// Table of embedding vectors, `[count, size]`.
     pub weight: Tensor,
     padding: Option<usize>,
 }

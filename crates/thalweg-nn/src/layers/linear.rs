@@ -11,9 +11,9 @@ use crate::{Module, Tensor, init};
 /// ```
 #[derive(Module, Clone)]
 pub struct Linear {
-    /// `[out, in]`.
+    /// Weights, `[out, in]`.
     pub weight: Tensor,
-    /// `[out]`.
+    /// Bias, `[out]`.
     pub bias: Option<Tensor>,
 }
 

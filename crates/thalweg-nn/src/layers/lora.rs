@@ -18,13 +18,13 @@ use crate::{Linear, Module, Tensor, leaf};
 /// ```
 #[derive(Module, Clone)]
 pub struct LoraLinear {
-    /// Frozen layer.
+    /// Frozen layer that is adapted.
     #[module(flatten)]
     pub base: Linear,
-    /// `A`, `[rank, in]`.
+    /// Matrix `A` of the low-rank update, `[rank, in]`.
     #[module(name = "lora_A")]
     pub down: Tensor,
-    /// `B`, `[out, rank]`.
+    /// Matrix `B` of the low-rank update, `[out, rank]`.
     #[module(name = "lora_B")]
     pub up: Tensor,
     /// Factor of the update, `alpha/rank`.

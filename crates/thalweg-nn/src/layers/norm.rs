@@ -195,7 +195,7 @@ impl LayerNorm {
     }
 }
 
-/// Last axes of `x`, which must have these sizes.
+/// Axes of `x` that are normalized: its last ones, which must have the sizes of `shape`.
 #[track_caller]
 fn last(name: &str, x: &Tensor, shape: &Shape) -> Vec<usize> {
     if !x.dims().ends_with(shape.dims()) {

@@ -6,7 +6,7 @@
 
 use crate::{Kind, Mode, Module, NamePath, Slot, Tensor, init, leaf};
 
-/// Weights of one layer in one direction.
+/// Weights of one layer in one direction of an LSTM or GRU.
 #[derive(Clone)]
 struct Cell {
     weight_ih: Tensor,
@@ -33,7 +33,7 @@ impl Cell {
     }
 }
 
-/// Shared part of LSTM and GRU: layers of cells, in one direction or two.
+/// State that LSTM and GRU share: layers of cells, in one direction or two.
 #[derive(Clone)]
 struct Stack {
     cells: Vec<Cell>,
@@ -42,7 +42,7 @@ struct Stack {
     gates: usize,
     both: bool,
     dropout: f64,
-    /// Axis of the samples: 0, or 1 if time is first. The other one is time.
+    /// Axis of the samples: 0, or 1 if time is the first axis. The other of the two is time.
     samples_axis: usize,
     mode: Mode,
 }
@@ -147,7 +147,7 @@ impl Stack {
         (x, last.map(|states| Tensor::stack(&states, 0)))
     }
 
-    /// Columns of one gate of rows `[.., gates·hidden]`.
+    /// Columns of gate number `gate` in rows `[.., gates·hidden]`.
     fn gate(&self, x: &Tensor, gate: usize) -> Tensor {
         x.narrow(-1, gate * self.hidden, self.hidden)
     }

@@ -26,7 +26,7 @@ layers! {
     AdaptiveAvgPool2d, AdaptiveAvgPool3d, Relu, Relu6, Hardswish, Hardtanh, Softmax, Gelu, Silu, Tanh, Sigmoid, LeakyRelu, Prelu, Flatten, Sequential,
 }
 
-/// Layer that can be cloned as a trait object.
+/// Layer in a sequence, which can be cloned as a trait object.
 trait Boxed: Layer {
     fn boxed(&self) -> Box<dyn Boxed>;
 }

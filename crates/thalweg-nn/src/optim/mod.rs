@@ -35,7 +35,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use thalweg::{DType, Error, Gradients, Tensor};
 
-/// Function from parameter names to a setting.
+/// Function from parameter names to a setting of the optimizer.
 type Choice<T> = Box<dyn Fn(&str) -> T + Send + Sync>;
 
 /// State common to all optimizers: learning rate, settings per parameter name, and state per parameter.
@@ -46,7 +46,7 @@ pub struct Shared {
     known: BTreeMap<String, ParameterState>,
 }
 
-/// Optimizer state of a parameter.
+/// Optimizer state of one parameter.
 #[derive(Clone, Debug)]
 struct ParameterState {
     steps: u64,
@@ -67,13 +67,13 @@ impl fmt::Debug for Shared {
 
 /// Arguments of an update rule for one step of one parameter. Tensors are f32, or f64 if the parameter is.
 pub struct Step<'a> {
-    /// The parameter.
+    /// Value of the parameter before the step.
     pub value: &'a Tensor,
-    /// Its gradient.
+    /// Gradient of the parameter.
     pub gradient: &'a Tensor,
     /// Number of the step, starting at 1.
     pub number: u64,
-    /// Learning rate.
+    /// Learning rate of this step for the parameter.
     pub rate: f64,
     /// Whether weight decay applies to this parameter.
     pub decays: bool,

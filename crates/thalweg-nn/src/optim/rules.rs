@@ -70,17 +70,17 @@ macro_rules! optimizer {
     };
 }
 
-/// `a·share + b·(1 - share)`.
+/// Weighted mean `a·share + b·(1 - share)`.
 fn mix(a: &Tensor, b: &Tensor, share: f64) -> Tensor {
     a * share + b * (1.0 - share)
 }
 
-/// Gradient plus that of the L2 penalty `decay/2·|w|²`.
+/// Gradient of the loss with the L2 penalty `decay/2·|w|²`.
 fn decayed(step: &Step<'_>, decay: f64) -> Tensor {
     if decay != 0.0 && step.decays { step.gradient + step.value * decay } else { step.gradient.clone() }
 }
 
-/// Parameter after decoupled weight decay.
+/// Value of the parameter after decoupled weight decay.
 fn shrunk(step: &Step<'_>, decay: f64) -> Tensor {
     if decay != 0.0 && step.decays { step.value * (1.0 - step.rate * decay) } else { step.value.clone() }
 }

@@ -30,22 +30,23 @@ enum Shape {
 }
 
 impl Schedule {
-    /// Constant rate.
+    /// Keeps the rate constant.
     pub fn constant(rate: f64) -> Schedule {
         Schedule { start: rate, shape: Shape::Constant, warmup: 0 }
     }
 
-    /// Linear from one rate to another in `steps` steps, then constant.
+    /// Changes the rate linearly from one value to another in `steps` steps, then keeps it.
     pub fn linear(start: f64, end: f64, steps: u64) -> Schedule {
         Schedule { start, shape: Shape::Linear { end, steps }, warmup: 0 }
     }
 
-    /// Half a cosine from one rate to another in `steps` steps, then constant (Loshchilov and Hutter 2016).
+    /// Changes the rate by half a cosine from one value to another in `steps` steps, then keeps it (Loshchilov and
+    /// Hutter 2016).
     pub fn cosine(start: f64, end: f64, steps: u64) -> Schedule {
         Schedule { start, shape: Shape::Cosine { end, steps }, warmup: 0 }
     }
 
-    /// Polynomial decay in `steps` steps, then constant: `end + (start - end)·(1 - step/steps)^power`.
+    /// Decays the rate polynomially in `steps` steps, then keeps it: `end + (start - end)·(1 - step/steps)^power`.
     pub fn polynomial(start: f64, end: f64, steps: u64, power: f64) -> Schedule {
         Schedule { start, shape: Shape::Polynomial { end, steps, power }, warmup: 0 }
     }
@@ -65,7 +66,7 @@ impl Schedule {
         Schedule { start, shape: Shape::Steps { factor, every }, warmup: 0 }
     }
 
-    /// Constant for `steps` steps, then proportional to `1/√step`.
+    /// Keeps the rate constant for `steps` steps; after that it is proportional to `1/√step`.
     pub fn inverse_root(start: f64, steps: u64) -> Schedule {
         Schedule { start, shape: Shape::InverseRoot { steps: steps.max(1) }, warmup: 0 }
     }
@@ -75,7 +76,7 @@ impl Schedule {
         Schedule { warmup: steps, ..self }
     }
 
-    /// Rate of a step.
+    /// Learning rate of step number `step`.
     pub fn at(&self, step: u64) -> f64 {
         if step < self.warmup {
             return self.start * (step + 1) as f64 / self.warmup as f64;
@@ -121,7 +122,7 @@ impl Plateau {
         Plateau { rate, factor: 0.1, patience: 10, threshold: 1e-4, least: 0.0, best: f64::INFINITY, bad: 0 }
     }
 
-    /// Sets the factor of a reduction.
+    /// Sets the factor by which the rate is reduced.
     pub fn factor(self, factor: f64) -> Plateau {
         Plateau { factor, ..self }
     }
@@ -131,7 +132,7 @@ impl Plateau {
         Plateau { patience, ..self }
     }
 
-    /// Sets the relative improvement that counts.
+    /// Sets the minimum relative improvement that counts as one.
     pub fn threshold(self, threshold: f64) -> Plateau {
         Plateau { threshold, ..self }
     }
@@ -141,7 +142,7 @@ impl Plateau {
         Plateau { least, ..self }
     }
 
-    /// Rate after another measurement, where smaller is better.
+    /// Returns the rate after another measurement. Smaller measurements are better.
     pub fn next(&mut self, measured: f64) -> f64 {
         if measured < self.best * (1.0 - self.threshold) || self.best.is_infinite() && measured.is_finite() {
             (self.best, self.bad) = (measured, 0);

@@ -17,7 +17,7 @@ use std::fmt;
 const MAGIC: &[u8; 8] = b"thalweg\0";
 const FORMAT: u32 = 1;
 const HEADER: usize = 104;
-/// Maximum size of an entry with its header.
+/// Maximum bytes of an entry with its header.
 pub(super) const MAX: usize = HEADER + MAX_PAYLOAD;
 
 /// Kind of an entry, and the folder that contains it.
@@ -59,7 +59,7 @@ impl Kind {
 pub struct Key(pub(super) [u8; 32]);
 
 impl Key {
-    /// Key of a list of parts; a different split gives a different key.
+    /// Hashes a list of parts. The same bytes in different parts give a different key.
     pub fn of(parts: &[&[u8]]) -> Key {
         let mut hash = blake3::Hasher::new();
         for part in parts {
@@ -69,7 +69,7 @@ impl Key {
         Key(*hash.finalize().as_bytes())
     }
 
-    /// Bytes of the key, to be hashed in another one.
+    /// Bytes of the key, to be hashed into another key.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -93,7 +93,7 @@ impl Key {
     }
 }
 
-/// Name of the entry's file.
+/// Displays the name of the entry's file.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|b| write!(f, "{b:02x}"))

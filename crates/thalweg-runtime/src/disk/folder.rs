@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime};
 /// Prefix of the names of unfinished files.
 const UNFINISHED: &str = "new-";
 
-/// Open folder of the user.
+/// Open folder that belongs to the user.
 #[derive(Debug)]
 pub struct Folder(OwnedFd);
 
@@ -33,7 +33,7 @@ pub struct File {
     pub written: SystemTime,
 }
 
-/// Checks that only the user can have written it.
+/// Checks that only the user can have written a file or folder.
 fn is_private(stat: &Stat) -> Result<(), Ignored> {
     if stat.st_uid != geteuid().as_raw() {
         return Err(Ignored::Foreign);
@@ -116,7 +116,7 @@ impl Folder {
         Err(Ignored::Unreadable)
     }
 
-    /// All files except folders.
+    /// Lists all files of the folder, without subfolders.
     pub fn files(&self) -> Vec<File> {
         let Ok(entries) = Dir::read_from(&self.0) else { return vec![] };
         let file = |entry: rustix::io::Result<rustix::fs::DirEntry>| {

@@ -30,11 +30,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::{Duration, SystemTime};
 
-/// Approximate limit of all entries together in bytes; beyond it the oldest are dropped.
+/// Approximate limit of the bytes of all entries together; beyond it the oldest are dropped.
 const LIMIT: u64 = 64 << 20;
 /// Maximum payload of an entry.
 const MAX_PAYLOAD: usize = 8 << 20;
-/// Fraction of entries, selected by key, whose writing also checks the total size: one in `SWEEP`.
+/// Period, by key, of entries whose writing also checks the total size: one entry in `SWEEP`.
 const SWEEP: u8 = 64;
 /// Age after which an unfinished file counts as abandoned.
 const ABANDONED: Duration = Duration::from_secs(3600);
@@ -42,27 +42,27 @@ const ABANDONED: Duration = Duration::from_secs(3600);
 /// Reason why a folder, a file or bytes are ignored.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Ignored {
-    /// Cannot be created or read.
+    /// A folder or file that cannot be created or read.
     Unreadable,
-    /// A link, folder or device.
+    /// A link, a folder or a device in place of a file.
     NotAFile,
-    /// Owned by another user.
+    /// A folder or file that another user owns.
     Foreign,
-    /// Writable by others.
+    /// A folder or file that other users may write to.
     Writable,
-    /// Larger than the maximum.
+    /// A file or entry that is larger than the maximum.
     TooLarge,
-    /// Shorter or longer than stated.
+    /// An entry that is shorter or longer than its header states.
     Length,
-    /// Not an entry.
+    /// Bytes that are not an entry of a cache.
     NotAnEntry,
-    /// Different format.
+    /// An entry of a different format version.
     Format,
-    /// Different version of Thalweg.
+    /// An entry that a different version of Thalweg has written.
     Version,
-    /// Under the name of another entry, or not the name of an entry.
+    /// A file with the name of another entry, or with a name that no entry has.
     Name,
-    /// Wrong checksum.
+    /// An entry with a wrong checksum.
     Damaged,
     /// The system cannot report the owner of a file.
     System,
@@ -127,7 +127,7 @@ impl Cache {
         Ok(Cache { path, root, kinds: Default::default(), limit: LIMIT, shipped: Arc::default(), only: None })
     }
 
-    /// The cache of the same folder with these shipped entries; without a folder, the cache has only these.
+    /// Cache in the same folder as `before`, with these shipped entries. Without a folder, the cache has only these.
     fn with_shipped(before: Option<&Cache>, shipped: Shipped) -> Cache {
         let opened = before.filter(|c| c.root.is_some()).and_then(|c| Cache::open(&c.path).ok());
         let alone = Cache {
@@ -175,7 +175,7 @@ impl Cache {
         place.get()
     }
 
-    /// Entry with a key, if there is a valid one.
+    /// Payload of the entry with a key, if there is a valid one.
     pub fn get(&self, kind: Kind, key: &Key) -> Option<Vec<u8>> {
         self.in_folder(kind, key).or_else(|| self.shipped.get(&(kind, *key)).map(|bytes| bytes.to_vec()))
     }
@@ -198,7 +198,7 @@ impl Cache {
         if self.only.is_some_and(|only| only != kind) {
             return;
         }
-        // Created on first use: a process that only reads creates nothing.
+        // The folder is created at the first write, so that a process that only reads creates nothing.
         if self.kinds[kind as usize].get().is_none() {
             root.make(kind.name());
         }
@@ -229,7 +229,7 @@ impl Cache {
             return;
         }
         files.sort_by(|a, b| (a.1.written, &a.1.name).cmp(&(b.1.written, &b.1.name)));
-        // A quarter at once, so that it happens rarely.
+        // A quarter of the limit is freed at once, so that sweeps are rare.
         for (folder, file) in files {
             if total <= self.limit / 4 * 3 {
                 break;
@@ -274,12 +274,12 @@ impl Cache {
     }
 }
 
-/// Logs that something was ignored.
+/// Logs that a folder, file or entry was ignored.
 fn ignore(what: &str, why: Ignored) {
     tracing::debug!(what, %why, "a file of the disk cache is not used");
 }
 
-/// `None` until the environment has been read.
+/// Current cache; outer `None` until the environment has been read.
 static IN_FORCE: RwLock<Option<Option<Arc<Cache>>>> = RwLock::new(None);
 
 /// The current cache: that of the environment, unless replaced by [`set`]. `None` if there is no usable folder or

@@ -5,16 +5,16 @@ use super::Ignored;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// See `folder.rs`.
+/// Folder that cannot exist: on this system, files have no owner that can be checked. Methods are those of `folder.rs`.
 #[derive(Debug)]
 pub enum Folder {}
 
-/// See `folder.rs`.
+/// File in a folder, as in `folder.rs`.
 #[derive(Debug)]
 pub struct File {
-    /// Its name.
+    /// Name of the file.
     pub name: String,
-    /// Its size.
+    /// Size of the file in bytes.
     pub bytes: u64,
     /// Modification time.
     pub written: SystemTime,
@@ -26,32 +26,32 @@ impl Folder {
         Err(Ignored::System)
     }
 
-    /// See `folder.rs`.
+    /// As in `folder.rs`; never called.
     pub fn make(&self, _: &str) {
         match *self {}
     }
 
-    /// See `folder.rs`.
+    /// As in `folder.rs`; never called.
     pub fn inner(&self, _: &str) -> Result<Folder, Ignored> {
         match *self {}
     }
 
-    /// See `folder.rs`.
+    /// As in `folder.rs`; never called.
     pub fn read(&self, _: &str, _: usize) -> Result<Vec<u8>, Ignored> {
         match *self {}
     }
 
-    /// See `folder.rs`.
+    /// As in `folder.rs`; never called.
     pub fn write(&self, _: &str, _: &[u8]) -> Result<(), Ignored> {
         match *self {}
     }
 
-    /// See `folder.rs`.
+    /// As in `folder.rs`; never called.
     pub fn files(&self) -> Vec<File> {
         match *self {}
     }
 
-    /// See `folder.rs`.
+    /// As in `folder.rs`; never called.
     pub fn remove(&self, _: &str) -> bool {
         match *self {}
     }

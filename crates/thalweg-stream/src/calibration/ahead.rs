@@ -19,14 +19,14 @@ const TURNS: u32 = 20_000;
 pub struct Ahead {
     program: Arc<dyn Program>,
     geometry: Arc<Geometry>,
-    /// Buffers: input and output.
+    /// Operands of the launch: input and output.
     places: [Buffer; 2],
 }
 
 static ALL: LazyLock<Mutex<HashMap<DeviceRef, Ahead>>> = LazyLock::new(Mutex::default);
 
 impl Ahead {
-    /// Launch for a device; compiled on first use.
+    /// Prepares the launch for a device; it is compiled on first use.
     ///
     /// # Errors
     /// When the device fails.

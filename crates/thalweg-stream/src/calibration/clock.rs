@@ -9,7 +9,7 @@ use thalweg_fusion::Costs;
 use thalweg_kernel::{Geometry, Kernel};
 use thalweg_runtime::Error;
 
-/// Source of sample times.
+/// Source of the times of calibration samples.
 pub trait Clock {
     /// Nanoseconds of a launch with `footprint` bytes in use: its operands' bytes, or more if launches go through
     /// larger buffers one after another. `None` if there is no time.
@@ -19,7 +19,7 @@ pub trait Clock {
     fn time(&mut self, sample: &Sample, footprint: u64) -> Result<Option<f64>, Error>;
 }
 
-/// Clock that times nothing, but lists the kernels that have to be compiled for the samples.
+/// Clock that measures nothing, but lists the kernels that have to be compiled for the samples.
 #[derive(Default)]
 pub struct List(pub Vec<(Kernel, Geometry)>);
 
@@ -45,7 +45,7 @@ impl Clock for Model<'_> {
     }
 }
 
-/// Constants being fitted.
+/// Calibration in progress: cost constants that are being fitted, and the clock that they are fitted to.
 pub struct Bench<'a> {
     pub costs: Costs,
     /// Typical constants of the kind of device.
@@ -57,7 +57,7 @@ pub struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    /// Starts from the typical constants.
+    /// Starts a calibration from the typical constants.
     pub fn new(typical: &Costs, sizes: Sizes, clock: &'a mut dyn Clock) -> Bench<'a> {
         Bench { costs: typical.clone(), typical: typical.clone(), sizes, offset: 0.0, clock }
     }

@@ -71,7 +71,7 @@ impl Clock for DeviceClock {
     }
 }
 
-/// Compiled sample with its operands.
+/// Compiled sample, with its operands.
 struct Ready {
     program: Arc<dyn Program>,
     geometry: Geometry,

@@ -25,7 +25,7 @@ const STREAM: f64 = 200.0;
 /// Dtypes with a constant for products, in the order of `Costs::multiply`. One more follows: f32 rounded to TF32.
 const MULTIPLIED: [DType; 6] = [DType::F32, DType::F64, DType::BF16, DType::F16, DType::I8, DType::I32];
 
-/// Nanoseconds per launch that no clock measures, but the model counts.
+/// Nanoseconds that the model counts per launch, but no clock measures.
 pub fn unseen(sizes: &Sizes) -> f64 {
     if sizes.wide { 0.0 } else { STREAM }
 }
@@ -65,7 +65,7 @@ fn memory(b: &mut Bench<'_>) -> Result<(), Error> {
                 }
             }
         };
-        // On a GPU the last level but one is out of cache.
+        // On a GPU the last level but one is out of cache already, so that the last level gets the same factor.
         let beyond = if wide { i + 1 == b.costs.levels.len() } else { footprint > MAX_TOUCHED_BYTES };
         if beyond {
             scale(&mut b.costs, last);

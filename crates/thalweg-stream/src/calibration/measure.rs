@@ -21,7 +21,7 @@ const BATCH: Duration = Duration::from_micros(20);
 /// thread.
 pub const SLICE: u64 = 1 << 20;
 
-/// Clock of the host, and the device being measured.
+/// Clock that measures launches by the host's time.
 pub struct HostClock {
     device: Arc<dyn Device>,
     /// Minimum time of the reference kernel so far, in nanoseconds; `reference` launches it.

@@ -15,13 +15,13 @@ use thalweg_runtime::Throughput;
 /// points.
 const WAVE: f64 = 50.0;
 
-/// Sizes of samples on a device.
+/// Sizes of the calibration samples on a device.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
     /// Number of points of arithmetic samples. On a CPU they fit the first-level cache and still outweigh a launch; on
     /// a GPU they fill it several times.
     points: usize,
-    /// Number of operations of a dependent chain.
+    /// Number of operations of the samples with a dependent chain.
     chain: usize,
     /// Number of repetitions of the sequence of functions.
     functions: usize,
@@ -92,7 +92,7 @@ impl Sizes {
     }
 }
 
-/// Sample kernel with its sizes and operands; it writes the last operand.
+/// Kernel that a constant is calibrated by, with its sizes and operands; it writes the last operand.
 #[derive(Clone)]
 pub struct Sample {
     pub kernel: Kernel,

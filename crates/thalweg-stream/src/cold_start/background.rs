@@ -21,7 +21,7 @@ use std::time::Instant;
 use thalweg_fusion::{AvailablePlans, Instance, Plan, Segment, instantiate, plan_of_turns};
 use thalweg_runtime::{Counters, Error, count, counters};
 
-/// Maximum number of waiting jobs. Classes beyond ask again when they come again.
+/// Maximum number of waiting jobs. Further classes request their search again when they occur again.
 const MAX_WAITING_JOBS: usize = 256;
 
 struct Queue {

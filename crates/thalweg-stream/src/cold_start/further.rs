@@ -24,11 +24,11 @@ use thalweg_runtime::{Error, count, counters};
 
 /// Maximum number of waiting plans; beyond, the oldest is dropped from the queue.
 const MAX_WAITING_PLANS: usize = 64;
-/// Maximum number of visits of a search, after which it ends for good.
+/// Maximum number of visits of a search, after which it is not continued any more.
 const VISITS: u64 = 1_000_000;
 /// Maximum time that the thread works without a break.
 const WORK: Duration = Duration::from_millis(1);
-/// Length of a break, as a multiple of the work before it: work is a twentieth of the time.
+/// Length of a break, as a multiple of the work before it, so that a twentieth of the time is work.
 const REST: u32 = 19;
 /// Interval at which waiting plans are checked for running often.
 const LOOK: Duration = Duration::from_millis(200);
@@ -121,18 +121,18 @@ fn next() -> Job {
     }
 }
 
-/// Work and break times of the thread: holds the instant at which its last break ended.
+/// Pacing of the thread's work by breaks: holds the instant at which its last break ended.
 struct Pace(Cell<Instant>);
 
 impl Pace {
-    /// Takes a break if it is due.
+    /// Takes a break if the thread has worked long enough.
     fn keep(&self) {
         if self.0.get().elapsed() >= WORK {
             self.rest();
         }
     }
 
-    /// Takes the break that is due for the work since the last one, unless somebody waits.
+    /// Takes the break that is due for the work since the last one, unless a thread waits for the queue to drain.
     fn rest(&self) {
         let until = Instant::now() + self.0.get().elapsed() * REST;
         let mut queue = queue();
@@ -164,7 +164,7 @@ fn done(job: Job, pace: &Pace) {
     }
 }
 
-/// Result of a continued search: a plan that is predicted to take less time than the one that runs.
+/// Continues a search: returns a plan that is predicted to take less time than the current one.
 fn better(job: &Job, pace: &Pace) -> Result<Option<SearchedPlan>, Error> {
     let segment = job.segment.as_segment();
     let Some(own) = &job.plan else { return Ok(None) };

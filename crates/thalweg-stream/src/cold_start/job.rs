@@ -11,7 +11,7 @@ use thalweg_runtime::{Counters, Error, Program};
 /// thread.
 pub(super) const STACK: usize = 8 << 20;
 
-/// Interface of whoever requests a search: an entry of the plan store.
+/// Receiver of a search's results: the entry of the plan store that requests it.
 pub(crate) trait Asks: Send + Sync {
     /// Receives the result of the search for a class. The plan is instantiated for the sizes `at.0`, with the scalars
     /// equal that `at.1` says; `spent` is the cost of the search.
@@ -33,7 +33,7 @@ pub(crate) trait Asks: Send + Sync {
     fn better(&self, class: &SegmentClass, at: (Box<[i64]>, Arc<ScalarClasses>), found: SearchedPlan, spent: Counters);
 }
 
-/// Background job: a class of a pattern to search a plan for, with a segment of that class.
+/// Background job: the search of a plan for a class of a pattern, with a segment of that class as the example.
 pub(crate) struct Job {
     pub asks: Arc<dyn Asks>,
     pub device: DeviceRef,
@@ -48,7 +48,7 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// Question of the job for the planner and the disk cache, with these cost constants and known partial plans.
+    /// Question of the job to the planner and the disk cache, with these cost constants and known partial plans.
     pub fn asked<'a>(&'a self, costs: &'a Costs, parts: &'a PartitionCache) -> Asked<'a> {
         Asked {
             device: self.device,

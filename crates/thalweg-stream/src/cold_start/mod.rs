@@ -74,11 +74,11 @@ pub(crate) fn may_run(device: DeviceRef, mode: Mode) -> bool {
 
 /// Cold-start plan of a new segment.
 pub(crate) enum First {
-    /// Unfused fallback, one kernel per operation.
+    /// Unfused fallback: one kernel per operation.
     Singles(Singles),
     /// First legal plan, improved within a budget; and whether its search is complete.
     Planned(Plan, Instance, bool),
-    /// Plan with programs that need no slow compiler.
+    /// Plan whose programs need no slow compiler.
     AtOnce(Plan, Instance, Vec<Arc<dyn Program>>),
 }
 

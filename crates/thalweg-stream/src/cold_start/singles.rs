@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use thalweg_fusion::{Segment, Single, SingleKey, Step, Unfused, unfused};
 use thalweg_runtime::{Error, Program};
 
-/// Cached single operation with its program. There is no program until it is compiled, or if the operation writes
-/// nothing.
+/// Single operation in the cache, with its program. There is no program until it is compiled, or if the operation
+/// writes nothing.
 type CachedSingle = (Option<Arc<dyn Program>>, Arc<Single>);
 
-/// Cache of one device by operation; `None` for an operation that is not a single launch.
+/// Cached single operations of one device; `None` for an operation that is not a single launch.
 type OfDevice = FxHashMap<SingleKey, Option<CachedSingle>>;
 
 static SINGLES: Mutex<Vec<(DeviceRef, OfDevice)>> = Mutex::new(Vec::new());

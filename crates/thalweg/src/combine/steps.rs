@@ -20,7 +20,7 @@ impl Combined {
     pub(super) fn gradients_in_steps(&self, x: &[Tensor], numbers: &[usize], dy: &[Tensor]) -> Vec<Option<Tensor>> {
         let create = x.iter().chain(dy).any(Tensor::is_tracked);
         let _tracking = Tracking::set(true);
-        // Gradients stop here: `dy` may depend on the same elements.
+        // Gradients stop at these copies: `dy` may depend on the same elements.
         let leaf = |x: &Tensor| match (x.dtype().is_float(), x.is_tracked()) {
             (false, _) => x.clone(),
             (true, true) => x.on_grad(Tensor::clone),
@@ -70,7 +70,7 @@ impl Combined {
         all.into_iter().map(PartialComponent::Tensor).collect()
     }
 
-    /// Two lists of partial results, combined.
+    /// Combines two lists of partial results, element by element.
     fn combine(&self, before: &[Tensor], after: &[Tensor]) -> Vec<Tensor> {
         let parts =
             |all: &[Tensor]| -> Vec<PartialComponent> { all.iter().cloned().map(PartialComponent::Tensor).collect() };
@@ -100,7 +100,7 @@ pub(super) enum PartialComponent {
     Scalar(Scalar),
 }
 
-/// Two partial results, combined in recorded operations.
+/// Combines two partial results by recorded operations.
 pub(super) fn put(of: Loop, before: &[PartialComponent], after: &[PartialComponent]) -> Vec<PartialComponent> {
     let region = of.region();
     let mut values: Vec<PartialComponent> = Vec::with_capacity(region.nodes.len());

@@ -30,7 +30,7 @@ fn mul(a: &Complex, b: &Complex) -> Complex {
 struct Divisor {
     ratio: Tensor,
     divisor: Tensor,
-    /// Mask: the imaginary part is the larger one.
+    /// Mask of the divisors whose imaginary part is the larger one.
     imaginary: Tensor,
 }
 

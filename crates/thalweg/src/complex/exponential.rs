@@ -192,7 +192,7 @@ impl Complex {
     }
 }
 
-/// `ln|z|`.
+/// `ln|z|`, without overflow or underflow of `|z|²`.
 #[track_caller]
 fn log_abs(z: &Complex) -> Tensor {
     let limits = limits(z.dtype());
@@ -242,7 +242,7 @@ impl Complex {
         let zero = size.eq(0);
         let sum = (zero.where_(1, &x).hypot(&y) + x.abs()) * 0.5;
         let large = zero.where_(0, sum.sqrt());
-        // The part that is not the larger one; infinite for an infinite imaginary part.
+        // The smaller part of the root; infinite for an infinite imaginary part.
         let small = &y / (zero.where_(1, &large) * 2.0);
         let (large, small) = (large * &back, small * back);
         let right = x.ge(0);
@@ -334,7 +334,7 @@ impl Complex {
     }
 }
 
-/// `first` where `x` is negative, by its sign bit, else `second`.
+/// Selects `first` where the sign bit of `x` is set, else `second`.
 #[track_caller]
 pub(super) fn by_sign(x: &Tensor, first: &Tensor, second: &Tensor) -> Tensor {
     x.signbit().where_(first, second)

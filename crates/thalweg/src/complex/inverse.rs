@@ -143,7 +143,7 @@ impl Complex {
         self.re.eq(0) & self.im.is_nan()
     }
 
-    /// `end` where a part is infinite, else `else_`.
+    /// Selects `end` where a part of `self` is infinite, else `else_`.
     #[track_caller]
     fn with_ends(&self, end: Complex, else_: Complex) -> Complex {
         let far: Tensor = self.is_inf();

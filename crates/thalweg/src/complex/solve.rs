@@ -116,7 +116,7 @@ impl Complex {
     }
 }
 
-/// The first of each pair of `2·n` sorted values.
+/// First value of each pair of `2·n` sorted values.
 #[track_caller]
 fn every_second(values: &Tensor, n: usize) -> Tensor {
     values.unflatten(-1, [n, 2]).index_axis(-1, 0)

@@ -8,7 +8,7 @@
 use super::spec::LABELS;
 use crate::tunable::TUNABLES;
 
-/// The steps that multiply the operands.
+/// Order of the pairwise products: the indices of the two operands of each product. Operands are bit masks of labels.
 pub fn order(operands: &[u64], output: u64, sizes: &[usize; LABELS]) -> Vec<(usize, usize)> {
     if TUNABLES.max_exact_operands.admits(operands.len()) {
         exact(operands, output, sizes)
@@ -78,7 +78,7 @@ fn greedy(operands: &[u64], output: u64, sizes: &[usize; LABELS]) -> Vec<(usize,
             let others = (0..list.len()).filter(|&i| i != a && i != b).fold(output, |m, i| m | list[i]);
             (list[a] | list[b]) & others
         };
-        // Growth of the memory of intermediates, then the cost: small results first.
+        // Candidate pairs are compared by the growth of the memory of intermediates, then by the cost.
         let price = |a: usize, b: usize| {
             let gone = points(list[a], sizes) + points(list[b], sizes);
             (points(kept(a, b), sizes) - gone, points(list[a] | list[b], sizes))

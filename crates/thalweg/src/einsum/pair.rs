@@ -52,20 +52,20 @@ impl Labelled {
         self.labels.iter().copied().filter(|&l| wanted(l)).collect()
     }
 
-    /// Summed over the labels that are not wanted.
+    /// Sums the tensor over the axes whose labels are not in the mask `wanted`.
     fn without(self, wanted: u64) -> Labelled {
         let gone: Vec<usize> = (0..self.labels.len()).filter(|&i| wanted >> self.labels[i] & 1 == 0).collect();
         let tensor = summed(&self.tensor, &gone);
         Labelled { tensor, labels: self.of(|l| wanted >> l & 1 == 1) }
     }
 
-    /// Permuted to that order of labels; labels that it does not have are skipped.
+    /// Permutes the axes to the order of `labels`; labels that the tensor does not have are skipped.
     fn ordered(&self, labels: &[u8]) -> Tensor {
         let place = |l: &u8| self.labels.iter().position(|own| own == l);
         self.tensor.permute(labels.iter().filter_map(place).collect::<Vec<_>>())
     }
 
-    /// Reshaped to broadcast against others over these labels.
+    /// Reshapes the tensor so that it broadcasts against others that have axes `labels`.
     fn spread(&self, labels: &[u8]) -> Tensor {
         let ordered = self.ordered(labels);
         let mut own = ordered.dims().iter();
@@ -84,7 +84,7 @@ impl Labelled {
     }
 }
 
-/// Two axes with the same label.
+/// Positions of two axes with the same label, if there are any.
 fn twins(labels: &[u8]) -> Option<(usize, usize)> {
     (0..labels.len()).find_map(|a| (a + 1..labels.len()).find(|&b| labels[a] == labels[b]).map(|b| (a, b)))
 }

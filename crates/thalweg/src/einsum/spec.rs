@@ -5,9 +5,9 @@
 
 use crate::MAX_RANK;
 
-/// Number of labels for letters.
+/// Number of labels that stand for letters.
 const LETTERS: u8 = 52;
-/// Maximum number of labels.
+/// Maximum number of labels: letters, and the axes of `...`.
 pub const LABELS: usize = LETTERS as usize + MAX_RANK;
 
 /// Parsed specification, checked against its operands.
@@ -72,7 +72,7 @@ impl Spec {
     }
 }
 
-/// The labels of the result.
+/// Labels of the result's axes.
 fn output(text: Option<&str>, inputs: &[Vec<u8>]) -> Result<Vec<u8>, String> {
     let dots = inputs.iter().flatten().filter(|&&l| l >= LETTERS).max().map_or(0, |&l| l - LETTERS + 1);
     let count = |label: u8| inputs.iter().flatten().filter(|&&l| l == label).count();
@@ -133,7 +133,7 @@ impl Term {
     }
 }
 
-/// The label as the specification writes it.
+/// Name of a label, as the specification writes it.
 fn name(label: u8) -> String {
     match label {
         0..26 => ((b'A' + label) as char).to_string(),

@@ -11,11 +11,11 @@ use realfft::{ComplexToReal, FftNum, RealFftPlanner, RealToComplex};
 use rustfft::{Fft, FftPlanner};
 use std::sync::{Arc, LazyLock, Mutex};
 
-/// Element types with transforms.
+/// Element type with Fourier transforms: f32 or f64.
 pub(super) trait Real: Element + FftNum {
     /// Converts a number to this type, rounded.
     fn narrow(x: f64) -> Self;
-    /// The cache of plans.
+    /// Cache of plans for this element type.
     fn planners() -> &'static Mutex<Planners<Self>>;
 }
 
@@ -42,7 +42,7 @@ macro_rules! reals {
 }
 reals!(f32, f64);
 
-/// Kind of a transform.
+/// Kind of a transform, by its operand and result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Forward,
@@ -79,7 +79,7 @@ enum Plan<T> {
     Real(Arc<dyn ComplexToReal<T>>),
 }
 
-/// Transform with its plan.
+/// Transform of lines, with its plan.
 struct Lines<T> {
     pass: Pass,
     plan: Plan<T>,
@@ -257,7 +257,7 @@ fn store<T: Real>(from: &[Complex<T>], re: &mut [T], im: &mut [T], scale: T) {
     }
 }
 
-/// A range of a slice, which may be empty.
+/// Range of a slice, which may be empty.
 fn part<T>(x: &[T], from: usize, count: usize) -> &[T] {
     if x.is_empty() { x } else { &x[from..from + count] }
 }

@@ -57,7 +57,7 @@ impl Fft {
 }
 
 impl FftNorm {
-    /// The factor of a transform of `n` samples.
+    /// Factor by which a transform of `n` samples is multiplied.
     fn scale(self, inverse: bool, n: usize) -> f64 {
         match (self, inverse) {
             (FftNorm::Ortho, _) => 1.0 / (n as f64).sqrt(),
@@ -66,7 +66,7 @@ impl FftNorm {
         }
     }
 
-    /// The normalization with forward and backward exchanged.
+    /// Normalization with the forward and backward transform exchanged.
     fn other(self) -> FftNorm {
         match self {
             FftNorm::Backward => FftNorm::Forward,
@@ -106,7 +106,7 @@ impl TransformAxes {
         TransformAxes { name, axes, norm: fft.norm }
     }
 
-    /// Complex transforms along all but the last axis.
+    /// Applies complex transforms along all axes but the last.
     #[track_caller]
     fn first(&self, z: Complex, inverse: bool) -> Complex {
         let first = &self.axes[..self.axes.len().saturating_sub(1)];
@@ -124,7 +124,8 @@ impl TransformAxes {
         self.axes.iter().rev().fold(z, |z, &axis| self.complex(z, axis, inverse))
     }
 
-    /// The half transform along the last axis, then complex ones along the others.
+    /// Applies the transform of real numbers along the last axis (its first half only), then complex ones along the
+    /// others.
     #[track_caller]
     fn half(&self, x: &Tensor) -> Complex {
         let Some(&(axis, n)) = self.axes.last() else { return Complex::real(x) };
@@ -142,7 +143,7 @@ impl TransformAxes {
     }
 }
 
-/// The first `n` elements along an axis, padded with zeros.
+/// First `n` elements along an axis, padded with zeros if there are fewer.
 fn fit(x: &Tensor, axis: usize, n: usize) -> Tensor {
     let own = x.dims()[axis];
     if n == own {
@@ -218,7 +219,7 @@ macro_rules! several_axes_methods {
     )*};
 }
 
-/// Access to a tensor with the operand's shape and dtype.
+/// Operand of a transform (a tensor or complex number), one tensor of which has its shape and dtype.
 trait OneComponent {
     fn one_part(&self) -> &Tensor;
 }

@@ -8,7 +8,7 @@
 use crate::join::join_all;
 use crate::{Shape, Tensor};
 
-/// Sum of gradients so far.
+/// Accumulated gradient of a node during a backward pass: of the whole tensor, and of ranges of an axis.
 #[derive(Default)]
 pub(super) struct Coming {
     whole: Option<Tensor>,
@@ -42,7 +42,7 @@ impl RangeGradient {
         self.start + self.gradient.dims()[self.axis]
     }
 
-    /// The gradient padded with zeros along its axis.
+    /// Gradient padded with zeros along its axis.
     fn padded(&self, before: usize, behind: usize) -> Tensor {
         if (before, behind) == (0, 0) {
             return self.gradient.clone();
@@ -54,12 +54,12 @@ impl RangeGradient {
 }
 
 impl Coming {
-    /// The accumulation of one gradient of the whole.
+    /// Starts the accumulation with a gradient of the whole tensor.
     pub(super) fn of(gradient: Tensor) -> Coming {
         Coming { whole: Some(gradient), ranges: vec![] }
     }
 
-    /// Adds a gradient of the whole.
+    /// Adds a gradient of the whole tensor.
     pub(super) fn add(&mut self, gradient: Tensor) {
         self.whole = Some(match self.whole.take() {
             Some(sum) => sum + gradient,
@@ -67,7 +67,7 @@ impl Coming {
         });
     }
 
-    /// Adds a gradient of a range.
+    /// Adds a gradient of a range of one axis.
     pub(super) fn add_range(&mut self, range: RangeGradient) {
         self.ranges.push(range);
     }
@@ -89,10 +89,10 @@ impl Coming {
     }
 }
 
-/// Disjoint ranges of one axis, concatenated with zeros between them; `None` if there are none.
+/// Concatenates the gradients of disjoint ranges of one axis, with zeros between them; `None` if there are none.
 fn joined(ranges: &[RangeGradient]) -> Option<Tensor> {
     let first = ranges.first()?;
-    // Each range with the zeros after it, the first one also with those before it.
+    // Each range is followed by the zeros after it; the first one also has those before it.
     let ends = ranges.iter().skip(1).map(|s| s.start).chain([first.length]);
     let parts: Vec<Tensor> = ranges
         .iter()

@@ -21,7 +21,7 @@ pub struct Backward<X, Y> {
 
 /// Results of a function with a user-defined backward pass: a tensor, a tuple of up to four, an array, a list.
 pub trait Results: Sized {
-    /// The tensors in order.
+    /// Result tensors in order.
     fn tensors(&self) -> Vec<&Tensor>;
     /// Rebuilds the form from as many tensors.
     fn from_tensors(tensors: Vec<Tensor>) -> Self;
@@ -30,7 +30,7 @@ pub trait Results: Sized {
 /// Return value of a backward pass: the gradient of each input, in the form of the inputs. `None` is for an input
 /// without one: an index, a mask, a constant.
 pub trait InputGradients {
-    /// The gradients in order.
+    /// Gradients of the inputs in order.
     fn list(self) -> Vec<Option<Tensor>>;
 }
 
@@ -176,7 +176,7 @@ where
     Y::from_tensors(tape::joint(&values, "custom_grad", &from, checked("custom_grad", rule)))
 }
 
-/// A rule with checked gradients; results without a gradient get zeros.
+/// Rule of a custom gradient, whose gradients are checked. Results without a gradient get zeros.
 #[track_caller]
 pub(crate) fn checked(
     name: &'static str,

@@ -15,7 +15,7 @@ thread_local! {
     static KEEPING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Mode of `backward` and `grad` on this thread.
+/// Options of `backward` and `grad` on this thread.
 fn way() -> PassMode {
     PassMode { create: false, keep: KEEPING.get() }
 }
@@ -147,7 +147,7 @@ impl Tensor {
         tape::own(&self.value, "on_grad", (std::slice::from_ref(self), false), vec![], rule)
     }
 
-    /// The initial gradient of a pass.
+    /// Initial gradient of a backward pass: 1, for a tensor of one element.
     #[track_caller]
     fn seed(&self, name: &str) -> Tensor {
         if self.numel() != 1 {
@@ -160,7 +160,7 @@ impl Tensor {
         self.detach().ones_like()
     }
 
-    /// The node where a pass begins.
+    /// Node of this tensor, where a backward pass begins.
     #[track_caller]
     fn root(&self, name: &str) -> &Arc<Node> {
         match &self.node {
@@ -188,7 +188,7 @@ fn check_alike(name: &str, y: &Tensor, dy: &Tensor) {
     }
 }
 
-/// The gradients of these inputs, in their form.
+/// Gradients of `y` with respect to the inputs, in the form of `inputs`.
 #[track_caller]
 fn asked<I: Inputs>(name: &str, y: &Tensor, dy: Tensor, inputs: &I, way: PassMode) -> I::Each {
     let tensors = inputs.tensors();
@@ -464,7 +464,7 @@ pub fn is_recomputing() -> bool {
     RECOMPUTING.get()
 }
 
-/// Guard: the calling thread is inside such a call until it is dropped.
+/// Guard: until it is dropped, the calling thread is inside the second call of a checkpoint's function.
 struct Recomputing(bool);
 
 impl Recomputing {

@@ -31,7 +31,7 @@ pub struct Gradients {
     zeros: OnceLock<Box<Zero>>,
 }
 
-/// Gradient of zeros in an append-only list, so that references to it stay valid.
+/// Gradient of zeros, in an append-only list, so that references to it stay valid.
 #[derive(Clone)]
 struct Zero {
     id: u64,
@@ -130,7 +130,7 @@ impl Gradients {
         self.of.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no gradients.
     pub fn is_empty(&self) -> bool {
         self.of.is_empty()
     }
@@ -181,7 +181,7 @@ fn missing(tensor: &Tensor, cuts: &[Cut]) -> ! {
     }
 }
 
-/// A message with the possible reasons for a missing gradient.
+/// Message with the possible reasons for a missing gradient.
 pub(super) fn through(cuts: &[Cut]) -> String {
     if cuts.is_empty() {
         return " (or only through detach() or no_grad())".into();

@@ -10,10 +10,10 @@ pub trait Inputs {
     /// Form with an owned tensor for each input: gradients, or the arguments of a function.
     type Each;
 
-    /// The tensors in order.
+    /// Input tensors in order.
     fn tensors(&self) -> Vec<&Tensor>;
 
-    /// A function that puts as many tensors into the form.
+    /// Function that puts as many tensors into the form of the inputs.
     fn form(&self) -> Form<Self::Each>;
 }
 

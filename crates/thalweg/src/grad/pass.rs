@@ -12,34 +12,34 @@ use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::sync::Arc;
 use thalweg_ir::Op;
 
-/// Nodes whose gradients are requested.
+/// Nodes whose gradients a backward pass returns.
 pub(crate) enum Wanted<'a> {
-    /// All leaves.
+    /// Gradients of all leaves.
     Leaves,
-    /// These nodes.
+    /// Gradients of these nodes.
     Nodes(&'a [Arc<Node>]),
-    /// These nodes. The pass ends at them, and at all nodes with a smaller id than the given one.
+    /// Gradients of these nodes. The pass ends at them, and at all nodes with a smaller id than the given one.
     Ends(&'a [Arc<Node>], u64),
 }
 
-/// Mode of a pass.
+/// Options of a backward pass.
 #[derive(Clone, Copy)]
 pub(crate) struct PassMode {
-    /// Gradients are tracked themselves, for which the graph is retained.
+    /// Whether gradients are tracked, for higher derivatives. The graph is retained for them.
     pub(crate) create: bool,
-    /// The graph is retained.
+    /// Whether the graph is retained for another pass.
     pub(crate) keep: bool,
 }
 
-/// Result of a pass.
+/// Result of a backward pass.
 pub(crate) struct PassResult {
     /// Gradients by node id.
     pub(crate) grads: HashMap<u64, Tensor>,
-    /// Operations without a gradient that were met.
+    /// Operations without a gradient that the pass met.
     pub(crate) cuts: Vec<Cut>,
 }
 
-/// Node in a heap, ordered by id, the largest first.
+/// Node in a heap that is ordered by id, the largest first.
 struct ById(Arc<Node>);
 
 impl PartialEq for ById {
@@ -157,7 +157,7 @@ pub(crate) fn run(name: &str, root: &Arc<Node>, dy: Tensor, wanted: &Wanted<'_>,
     PassResult { grads, cuts }
 }
 
-/// The gradient of a slice of a contiguous range of one axis, as that range.
+/// Gradient of a slice of a contiguous range of one axis, as a gradient of that range.
 fn range_gradient(node: &Node, inputs: &Inputs, dy: &Tensor) -> Option<RangeGradient> {
     match (&node.what, inputs.args.first()) {
         (What::Op { op: Op::Slice, ints, .. }, Some(Input::Tensor { shape, .. })) => RangeGradient::of(dy, shape, ints),

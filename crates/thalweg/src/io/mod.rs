@@ -15,12 +15,12 @@ pub(crate) mod safetensors;
 use crate::{DType, Error};
 use std::borrow::Cow;
 
-/// The error of a file.
+/// Error about the file `path`.
 fn refused(path: &str, message: impl ToString) -> Error {
     Error::File { path: path.to_string(), message: message.to_string() }
 }
 
-/// The bytes of elements converted between the host's byte order and little-endian.
+/// Bytes of elements, converted between the host's byte order and little-endian.
 fn little_endian(bytes: &[u8], dtype: DType) -> Cow<'_, [u8]> {
     let mut bytes = Cow::Borrowed(bytes);
     if cfg!(target_endian = "big") {

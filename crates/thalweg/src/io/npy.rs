@@ -75,7 +75,7 @@ impl Tensor {
     }
 }
 
-/// The bytes of a file.
+/// Reads all bytes of a file.
 pub(super) fn content(path: &Path) -> Result<Vec<u8>, Error> {
     let read = || {
         let mut bytes = Vec::new();
@@ -85,7 +85,7 @@ pub(super) fn content(path: &Path) -> Result<Vec<u8>, Error> {
     read().map_err(|e| refused(&path.display().to_string(), e.to_string()))
 }
 
-/// Writes a file of a header and the elements of a tensor.
+/// Writes a file that consists of a header and the elements of a tensor.
 pub(super) fn write(path: &Path, header: &[u8], x: &Tensor) -> Result<(), Error> {
     let write = |bytes: &[u8]| {
         let mut file = File::create(path)?;
@@ -105,7 +105,7 @@ pub(super) fn parse(bytes: &[u8], path: &str) -> Result<Tensor, Error> {
     elements(header, data, path)
 }
 
-/// The elements after a header, whose number is checked.
+/// Tensor of the elements after a header, whose number is checked.
 pub(super) fn elements(header: Header, data: &[u8], path: &str) -> Result<Tensor, Error> {
     let Header { dtype, big_endian, fortran, shape, .. } = header;
     let wanted = shape.checked_bytes(dtype.size());

@@ -5,7 +5,7 @@ use crate::{DType, MAX_RANK, Shape};
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 
-/// NumPy's type code, without the byte order.
+/// NumPy's type code of a dtype, without the byte order.
 pub(super) fn code(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 => "f4",
@@ -24,7 +24,7 @@ pub(super) fn code(dtype: DType) -> &'static str {
     }
 }
 
-/// The dtype of the parts of complex numbers with NumPy's type code `code`.
+/// Dtype of the parts of complex numbers with NumPy's type code `code`; `None` for other codes.
 fn parts(code: &str) -> Option<DType> {
     match code {
         "c8" => Some(DType::F32),
@@ -33,7 +33,7 @@ fn parts(code: &str) -> Option<DType> {
     }
 }
 
-/// The header of a file with elements of that type code and size.
+/// Header of a file with elements of that type code and size.
 pub(super) fn header(code: &str, size: usize, dims: &[usize]) -> Vec<u8> {
     let order = if size == 1 { '|' } else { '<' };
     let mut shape = dims.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
@@ -52,7 +52,7 @@ pub(super) fn header(code: &str, size: usize, dims: &[usize]) -> Vec<u8> {
     out
 }
 
-/// Parsed header.
+/// Parsed header of an .npy file.
 #[derive(Debug, PartialEq)]
 pub(super) struct Header {
     pub dtype: DType,
@@ -63,7 +63,7 @@ pub(super) struct Header {
     pub complex: bool,
 }
 
-/// The header, and the bytes after it.
+/// Splits a file into its header and the bytes after it.
 pub(super) fn split(bytes: &[u8]) -> Result<(Header, &[u8]), String> {
     let rest = bytes.strip_prefix(MAGIC).ok_or("not a .npy file: it does not start with \\x93NUMPY")?;
     let cut = "truncated in the header";

@@ -30,7 +30,7 @@ pub struct Npz {
     places: BTreeMap<String, usize>,
 }
 
-/// Entry of the central directory.
+/// Entry of a zip file's central directory.
 struct Member {
     name: String,
     method: u16,
@@ -95,7 +95,7 @@ impl Npz {
         npy_complex::parse(&bytes, &shown)
     }
 
-    /// The display name of an array for errors, and its bytes.
+    /// Display name of an array for errors, and its bytes.
     fn member(&self, name: &str) -> Result<(String, Cow<'_, [u8]>), Error> {
         let Some(&at) = self.places.get(name) else {
             return Err(refused(&self.path, format!("holds no array {name:?}")));
@@ -107,7 +107,7 @@ impl Npz {
 }
 
 impl Member {
-    /// The uncompressed bytes of a member, checked.
+    /// Uncompressed bytes of a member, checked against its size and checksum.
     fn unpacked<'a>(&self, file: &'a [u8]) -> Result<Cow<'a, [u8]>, String> {
         let cut = "truncated";
         if self.encrypted {
@@ -164,7 +164,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The central directory at the end of a zip file.
+/// Parses the central directory at the end of a zip file.
 fn table(file: &[u8]) -> Result<Vec<Member>, String> {
     // The end record has 22 bytes and a comment of up to 65535.
     let earliest = file.len().saturating_sub(22 + 65535);

@@ -48,13 +48,13 @@ enum Content {
     Bytes(Vec<u8>),
 }
 
-/// Checked entry of a header.
+/// Entry of a header, checked.
 #[derive(Debug)]
 struct Entry {
     name: String,
     dtype: String,
     shape: Vec<usize>,
-    /// Range in the bytes after the header.
+    /// Range of the tensor's bytes, counted from the end of the header.
     bytes: Range<usize>,
 }
 
@@ -166,7 +166,7 @@ impl Content {
     }
 }
 
-/// The format's name of a dtype.
+/// Name of a dtype in the safetensors format.
 fn code(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 => "F32",
@@ -197,7 +197,7 @@ fn bits(dtype: &str) -> Option<usize> {
     })
 }
 
-/// The header, and the bytes after it.
+/// Splits a file into its header and the bytes after it.
 fn split(bytes: &[u8]) -> Result<(&str, &[u8]), String> {
     let Some((length, rest)) = bytes.split_first_chunk::<8>() else {
         return Err(format!("truncated: {} bytes are no safetensors file", bytes.len()));
@@ -217,7 +217,7 @@ fn split(bytes: &[u8]) -> Result<(&str, &[u8]), String> {
     Ok((header, data))
 }
 
-/// Header as parsed: entries in order, duplicate names included.
+/// Parsed header: entries in order, including duplicate names.
 struct Header(Vec<(String, serde_json::Value)>);
 
 impl<'de> Deserialize<'de> for Header {
@@ -242,7 +242,7 @@ impl<'de> Deserialize<'de> for Header {
 
 type Checked = (Vec<Entry>, BTreeMap<String, String>);
 
-/// The entries of the header, checked against the number of bytes after it.
+/// Entries of a header, checked against the number of bytes after it.
 fn entries(header: &str, length: usize) -> Result<Checked, String> {
     let Header(all) = serde_json::from_str(header).map_err(|e| format!("the header is damaged: {e}"))?;
     let (mut entries, mut metadata) = (Vec::new(), None);

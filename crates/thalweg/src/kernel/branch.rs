@@ -10,13 +10,13 @@ use super::repr::LoopTracer;
     note = "it gives numbers (written with a point: `0.0`), `i32`, `bool`, tuples and arrays of them"
 )]
 pub trait Branch<F: Real> {
-    /// The kernel's type for it: plain integers and bools become those of the kernel.
+    /// Type of the value in the kernel: plain integers and bools become those of the kernel.
     type Out: Branch<F>;
-    /// Converts to the kernel's type.
+    /// Converts the value to the kernel's type.
     fn lift(self) -> Self::Out;
     /// `a` where the condition is true, else `b`; both have the kernel's types.
     fn pick(c: Mask<F>, a: Self::Out, b: Self::Out) -> Self::Out;
-    /// Passes each number of it through a traced loop.
+    /// Passes each number of the value through a traced loop.
     fn each(self, turns: &mut dyn LoopTracer<F>) -> Self::Out;
 }
 
@@ -32,9 +32,9 @@ pub fn lift<F: Real, A: Branch<F>>(a: A) -> A::Out {
     note = "a condition is a comparison, or a `bool`"
 )]
 pub trait Condition<F: Real>: Sized {
-    /// The plain bool if it is known, else the truth value.
+    /// Returns the plain bool if the condition is known, else the kernel's truth value.
     fn known(self) -> Result<bool, Mask<F>>;
-    /// The truth value of the kernel.
+    /// Converts the condition to a truth value of the kernel.
     fn mask(self) -> Mask<F> {
         self.known().map_or_else(|m| m, Mask::from)
     }
@@ -77,7 +77,7 @@ pub fn select<F: Real, C: Condition<F>, A: Branch<F>, B: Branch<F, Out = A::Out>
 /// Operands of `&&` and `||`.
 #[diagnostic::on_unimplemented(message = "in a kernel, `{Self}` and `{Rhs}` are no conditions that go together")]
 pub trait Logic<Rhs> {
-    /// A truth value of the kernel, or a plain one.
+    /// Result of `&&` or `||`: a truth value of the kernel, or a plain bool.
     type Output;
     /// Logical and.
     fn and(self, other: impl FnOnce() -> Rhs) -> Self::Output;

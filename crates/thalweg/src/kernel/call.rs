@@ -31,7 +31,7 @@ pub struct Call<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
     number: Traced,
-    /// Its extent: element, row or tile.
+    /// Extent of the number: an element, a row or a tile.
     extent: Extent,
 }
 
@@ -40,7 +40,7 @@ pub struct Output {
 pub trait Outputs {
     /// Return type of a call on tensors: the structure with tensors in place of numbers.
     type Tensors;
-    /// The numbers in order.
+    /// Appends the numbers of the structure to `list`, in order.
     fn numbers(&self, list: &mut Vec<Output>);
     /// Builds the structure from tensors in order.
     fn tensors(each: &mut dyn Iterator<Item = Tensor>) -> Self::Tensors;
@@ -219,7 +219,7 @@ impl<'a> Call<'a> {
         O::tensors(&mut self.recorded(results, false).0.into_iter())
     }
 
-    /// The results, and with `keep` the program for later calls.
+    /// Records the results; with `keep`, also returns the program for later calls.
     #[track_caller]
     fn recorded<O: Outputs>(self, results: O, keep: bool) -> (Vec<Tensor>, Option<Program>) {
         let Call { name, operands, shape, float, device, open } = self;
@@ -295,13 +295,13 @@ fn check(name: &str, over: Over, operands: &[(&'static str, Take, Operand<'_>)])
     (shape, float, device)
 }
 
-/// Panics about an operand that is not a tile.
+/// Panics with an error about an operand that is not a tile.
 #[track_caller]
 fn no_tile(name: &str, operand: &str, is: &str) -> ! {
     panic!("{name}: operand `{operand}` is {is}, and a tile has two dimensions; a number is an `F` of the kernel")
 }
 
-/// The axis of a row kernel whose rows broadcast to a shape; checks its operands.
+/// Resolves the axis of a row kernel whose rows broadcast to a shape; checks its operands.
 #[track_caller]
 fn check_rows(name: &str, shape: Shape, axis: Axis, operands: &[(&str, Take, Operand<'_>)]) -> usize {
     if !operands.iter().any(|o| o.1 == Take::Row && matches!(o.2, Operand::Tensor(_))) {
@@ -321,7 +321,7 @@ fn check_rows(name: &str, shape: Shape, axis: Axis, operands: &[(&str, Take, Ope
     axis
 }
 
-/// The float dtype of a call: that of its tensors, if there are any.
+/// Float dtype of a call: that of its tensors, if there are any.
 #[track_caller]
 fn float_dtype(name: &str, operands: &[(&str, Take, Operand<'_>)]) -> DType {
     let mut found: Option<(&str, DType)> = None;

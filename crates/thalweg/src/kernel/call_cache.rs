@@ -15,17 +15,17 @@ use thalweg_stream::{self as stream, Mark, Template, Value};
 /// Maximum number of cached calls of one kernel; further ones are traced each time.
 const MAX_CALLS: usize = 32;
 
-/// Domain of a kernel call.
+/// Domain over which a kernel call runs.
 #[doc(hidden)]
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Over {
-    /// The elements of the shape that the operands broadcast to.
+    /// Elements of the shape that the operands broadcast to.
     Elements,
-    /// The indices of this shape.
+    /// Indices of this shape.
     Places(Shape),
-    /// The rows along an axis of the shape that its rows broadcast to.
+    /// Rows along an axis of the shape that the row operands broadcast to.
     Rows(Axis),
-    /// The tiles of each batch.
+    /// Tiles of each batch.
     Tiles,
 }
 
@@ -37,10 +37,10 @@ pub struct Plain {
     count: usize,
 }
 
-/// Plain data that is compared by its bits.
+/// Plain argument of a kernel (no tensor), which is compared by its bits.
 #[doc(hidden)]
 pub trait Word {
-    /// Appends its bits.
+    /// Appends the bits of the value to `plain`.
     fn note(&self, plain: &mut Plain);
 }
 
@@ -51,7 +51,7 @@ impl Default for Plain {
 }
 
 impl Plain {
-    /// No plain data.
+    /// Plain data without any item.
     pub const fn new() -> Plain {
         Plain { words: [0; 12], count: 0 }
     }
@@ -67,7 +67,7 @@ impl Plain {
         self.count == 0
     }
 
-    /// The words; `None` if there are too many.
+    /// Words of the plain data; `None` if there are too many.
     fn words(&self) -> Option<&[u64]> {
         self.words.get(..self.count)
     }
@@ -125,13 +125,13 @@ struct Entry {
 #[derive(Clone, Copy, Debug)]
 enum Given {
     Tensor(Shape, DType, Device),
-    /// A number with this value.
+    /// Number with this value.
     Number(Scalar),
-    /// Any number that fits this dtype.
+    /// Number of any value that fits this dtype.
     Any(DType),
 }
 
-/// Call to look up.
+/// Kernel call that is looked up in the cache.
 #[derive(Clone, Copy)]
 pub(super) struct Question<'a, 'b> {
     pub over: &'b Over,
@@ -179,7 +179,7 @@ impl Question<'_, '_> {
         hash | 1
     }
 
-    /// The values of the tensors; `None` if there are too many, or one is tracked.
+    /// Values of the call's tensors; `None` if there are too many, or one is tracked.
     fn values(&self) -> Option<([&std::sync::Arc<Value>; stream::MAX_OPERANDS], usize)> {
         let mut tensors = self.operands.iter().filter_map(|o| match &o.2 {
             Operand::Tensor(t) => Some(*t),
@@ -205,7 +205,8 @@ impl CallCache {
         }
     }
 
-    /// The results of an equal call, recorded in one go.
+    /// Looks up an equal call, records all its operations at once, and passes the results to `then`; `None` if there is
+    /// no such call.
     pub fn record<R>(
         &self,
         question: &Question<'_, '_>,
@@ -236,7 +237,7 @@ impl CallCache {
         None
     }
 
-    /// The stream position before the call's operations, if the call is to be cached.
+    /// Position in the stream before the call's operations; `None` if the call is not to be cached.
     pub fn mark(&self, question: &Question<'_, '_>) -> Option<Mark> {
         if self.count.load(Relaxed) >= MAX_CALLS || question.plain.words().is_none() {
             return None;

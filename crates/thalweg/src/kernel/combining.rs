@@ -61,7 +61,7 @@ pub(super) fn combine(trace: &Trace, known: &[Option<Scalar>], float: DType, of:
     Ok(Region { most: 1, args, first, nodes, go: 0, next }.intern())
 }
 
-/// The nodes that these are computed from, in order.
+/// Nodes that the nodes `from` are computed from, in order.
 fn needed(trace: &Trace, known: &[Option<Scalar>], from: &[u32]) -> Vec<usize> {
     let end = from.iter().map(|&n| n as usize + 1).max().unwrap_or(0);
     let mut needed = vec![false; end];

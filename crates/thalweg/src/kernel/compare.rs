@@ -12,9 +12,9 @@ use thalweg_ir::ElementOp;
     note = "tiles and rows are compared element by element: `x.map(|x| x < 0.0)`, `x.zip(&y).map(|(x, y)| x < y)`"
 )]
 pub trait Compare<Rhs> {
-    /// A truth value of the kernel, or a plain one.
+    /// Result of the comparison: a truth value of the kernel, or a plain bool.
     type Output;
-    /// Compares by `op`.
+    /// Compares two values by the operation `op`.
     fn compare(self, op: ElementOp, other: Rhs) -> Self::Output;
 }
 

@@ -47,16 +47,16 @@ impl<F: Repr> From<bool> for Mask<F> {
     }
 }
 
-/// For calls on numbers.
+/// Plain integers, in calls of a kernel on numbers.
 impl<F: Repr<RawInt = i32>> Int<F> {
-    /// The integer.
+    /// Value of the integer.
     pub fn get(self) -> i32 {
         self.0
     }
 }
-/// For calls on numbers.
+/// Plain truth values, in calls of a kernel on numbers.
 impl<F: Repr<RawMask = bool>> Mask<F> {
-    /// The truth value.
+    /// Value of the truth value, as a bool.
     pub fn get(self) -> bool {
         self.0
     }

@@ -7,9 +7,9 @@ use super::real::Real;
 /// Maximum number of iterations of a kernel's loop, unless `#[kernel(max_turns = ..)]` sets it.
 pub const MAX_ITERATIONS: u32 = 1 << 20;
 
-/// Options of a kernel's loop.
+/// Name and iteration limit of a kernel's loop.
 pub struct Loop {
-    /// The kernel's name.
+    /// Name of the kernel.
     pub kernel: &'static str,
     /// Maximum number of iterations, if the kernel sets it.
     pub most: Option<u32>,

@@ -95,14 +95,14 @@ pub fn to_int<F: Real>(x: impl ToInt<F>) -> Int<F> {
 /// Types that convert to the kernel's float type.
 #[diagnostic::on_unimplemented(message = "in a kernel, `{Self}` cannot be converted to a number by `as`")]
 pub trait ToReal<F: Real> {
-    /// The number.
+    /// Converts the value to the kernel's float type.
     fn to_real(self) -> F;
 }
 
 /// Types that convert to an integer of a kernel.
 #[diagnostic::on_unimplemented(message = "in a kernel, `{Self}` cannot be converted to an integer by `as`")]
 pub trait ToInt<F: Real> {
-    /// The integer.
+    /// Converts the value to an integer of the kernel.
     fn to_int(self) -> Int<F>;
 }
 

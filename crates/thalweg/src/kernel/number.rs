@@ -6,7 +6,7 @@ use thalweg_ir::monoid::Partial;
 use thalweg_ir::{DType, ElementOp, Monoid, Scalar};
 use thalweg_kernel::Along;
 
-/// The result of an operation on integers or truth values of a dtype.
+/// Evaluates an operation on integers or truth values of a dtype.
 pub(super) fn on_ints(op: ElementOp, dtype: DType, args: &[i64]) -> i64 {
     let meaning = op.row().meaning.int.expect("the operation takes integers");
     op.output(dtype).wrap(meaning(args, dtype))
@@ -18,7 +18,7 @@ pub(super) fn on_floats(op: ElementOp, dtype: DType, args: &[f64]) -> f64 {
     dtype.round(meaning(args))
 }
 
-/// The elements of a field on numbers.
+/// Elements of a field, in a call on numbers.
 #[doc(hidden)]
 #[derive(Clone, Debug)]
 pub struct Elements<T> {

@@ -41,7 +41,7 @@ impl Affine {
             .small()
     }
 
-    /// `self`, if it cannot overflow i32.
+    /// Returns the index if it cannot overflow i32.
     fn small(self) -> Option<Affine> {
         let axis = self.axis.filter(|_| self.scale != 0);
         (self.scale.abs() < 1 << 15 && self.shift.abs() < 1 << 30).then_some(Affine { axis, ..self })
@@ -52,7 +52,7 @@ impl Affine {
     }
 }
 
-/// The affine index that each node of a trace is, if any.
+/// For each node of a trace, the affine index that it computes, if any.
 pub(super) fn affine_places(trace: &Trace, known: &[Option<Scalar>]) -> Vec<Option<Affine>> {
     let mut all: Vec<Option<Affine>> = Vec::with_capacity(trace.nodes.len());
     for ((node, _), known) in trace.nodes.iter().zip(known) {
@@ -92,7 +92,7 @@ pub(super) fn is_map(x: &Tensor, at: &[Affine], edge: Edge, over: &Shape) -> boo
     matches!(edge, Edge::Zero | Edge::Checked) || at.iter().zip(x.dims()).all(few)
 }
 
-/// The number of indices along the result's axis that an index varies along.
+/// Number of indices of the result along the axis that the index `a` varies with.
 fn count(a: Affine, over: &Shape) -> i64 {
     a.axis.map_or(1, |axis| over[axis]) as i64
 }
@@ -111,7 +111,7 @@ pub(super) fn read(x: &Tensor, at: &[Affine], edge: Edge, over: &Shape) -> Resul
     Ok(arranged(y, at, over))
 }
 
-/// The elements in bounds, padded with zeros.
+/// Elements that are in bounds, padded with zeros for those that are not.
 #[track_caller]
 fn padded(x: &Tensor, at: &[Affine], edge: Edge, over: &Shape) -> Result<Tensor, (usize, [i64; 2])> {
     let (mut parts, mut widths) = ([(0, 1, 0); MAX_RANK], [(0, 0); MAX_RANK]);
@@ -128,7 +128,7 @@ fn padded(x: &Tensor, at: &[Affine], edge: Edge, over: &Shape) -> Result<Tensor,
     Ok(x.sliced(&parts[..at.len()]).pad(&widths[..at.len()], Scalar::Float(0.0)))
 }
 
-/// Segments of each axis, concatenated.
+/// Concatenates segments along each axis.
 #[track_caller]
 fn joined(x: &Tensor, at: &[Affine], edge: Edge, over: &Shape) -> Tensor {
     let mut y = x.clone();
@@ -222,14 +222,14 @@ fn parts(a: Affine, n: i64, size: i64, edge: Edge) -> Option<Vec<(i64, i64, i64)
     let (from, to) = inside(a, n, size);
     let (low, high) = if a.scale < 0 || a.scale == 0 && a.shift >= size { (size - 1, 0) } else { (0, size - 1) };
     let all = match a.scale {
-        // A single index, out of bounds.
+        // A single index, which is out of bounds.
         0 if from == n => vec![(low, 0, n)],
         _ => vec![(low, 0, from), (a.at(from), step(a), to - from), (high, 0, n - to)],
     };
     Some(all.into_iter().filter(|p| p.2 > 0).collect())
 }
 
-/// The dimensions reordered to those of the result that they vary along.
+/// Reorders the dimensions to those of the result that they vary along.
 fn arranged(y: Tensor, at: &[Affine], over: &Shape) -> Tensor {
     let mut order: Vec<usize> = (0..at.len()).collect();
     // Dimensions without an axis have one element.

@@ -24,7 +24,7 @@ impl Prepared {
         Prepared { programs: RwLock::new(Vec::new()), calls: CallCache::new() }
     }
 
-    /// The cached entry of a signature: `Some(None)` if it has no program.
+    /// Looks up the entry of a signature: `Some(None)` if the signature is known to have no program.
     pub(super) fn find(&self, signature: Signature) -> Option<Option<Arc<Program>>> {
         let known = self.programs.read().unwrap_or_else(PoisonError::into_inner);
         known.iter().find(|k| k.0 == signature).map(|k| k.1.clone())

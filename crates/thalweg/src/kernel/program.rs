@@ -13,29 +13,29 @@ use crate::{DType, Device, Operand, Scalar, Shape, Tensor};
 use thalweg_ir::{ElementOp, Op};
 use thalweg_stream::Template;
 
-/// Float dtype of a call, and bit mask of the operands that are numbers.
+/// Key of a kernel's program: float dtype of the call, and bit mask of the operands that are numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Signature {
     float: DType,
     numbers: u64,
 }
 
-/// Operations that a call records.
+/// Program of a kernel: the operations that a call records.
 #[derive(Debug)]
 pub(super) struct Program {
     steps: Vec<Step>,
-    /// The results with their dtypes.
+    /// Results of the call, with their dtypes.
     results: Vec<(Slot, DType)>,
 }
 
 /// Value in a program.
 #[derive(Clone, Copy, Debug)]
 enum Slot {
-    /// An operand.
+    /// Operand of the call, by index.
     Given(u32),
-    /// The result of a step.
+    /// Result of a step, by index.
     Made(u32),
-    /// A number, and its bits in the dtype that the step takes.
+    /// Number, and its bits in the dtype that the step takes.
     Number(Scalar, u64),
 }
 
@@ -55,7 +55,7 @@ enum Step {
 }
 
 impl Signature {
-    /// The signature of operands; `None` for more than 64.
+    /// Signature of a call's operands; `None` for more than 64.
     pub fn of<'a>(float: DType, operands: impl ExactSizeIterator<Item = Operand<'a>>) -> Option<Signature> {
         let count = operands.len();
         let number = |(i, o): (usize, Operand<'_>)| u64::from(matches!(o, Operand::Scalar(_))) << (i % 64);
@@ -89,7 +89,7 @@ impl Program {
         scalars.next().is_none().then_some(numbers)
     }
 
-    /// Records the program; `over` is the shape of the results.
+    /// Records the operations of the program; `over` is the shape of the results.
     #[track_caller]
     pub fn record<'a>(&self, operand: impl Fn(usize) -> Operand<'a>, over: Shape, device: Device) -> Vec<Tensor> {
         let mut made: Vec<Tensor> = Vec::with_capacity(self.steps.len());
@@ -149,7 +149,7 @@ fn given<'b, 'a: 'b>(slot: Slot, operand: &impl Fn(usize) -> Operand<'a>, made: 
 }
 
 impl Recording<'_> {
-    /// The program of the recorded results, for other operands of the same signature.
+    /// Program that records these results for other operands of the same signature.
     pub(super) fn program(&self, results: &[usize]) -> Option<Program> {
         let Trace { nodes, reads, loops, combined, axis, .. } = &self.trace;
         let more = !reads.is_empty() || !loops.is_empty() || !combined.is_empty() || axis.is_some();
@@ -158,7 +158,7 @@ impl Recording<'_> {
         }
         let (mut steps, mut slots, mut by_operands) = (vec![], Vec::with_capacity(nodes.len()), vec![]);
         for (i, &(node, kind)) in nodes.iter().enumerate() {
-            // Constants that depend on operands that are numbers.
+            // Constants that are computed from operands, which are numbers in this call.
             let follows = self.known[i].is_some()
                 && (matches!(node, Node::Operand(_)) || self.trace.args(i).any(|a| by_operands[a]));
             by_operands.push(follows);

@@ -10,9 +10,9 @@ use std::collections::HashMap;
 use thalweg_ir::{DType, First, Loop, Region, RegionNode, Scalar};
 use thalweg_kernel::reference;
 
-/// Loops of a trace.
+/// Data-dependent loops of a trace, as regions of the loop operation.
 pub(super) struct Regions {
-    /// The innermost loop that each node belongs to.
+    /// For each node, the innermost loop that it belongs to.
     pub inside: Vec<Option<u32>>,
     /// For each finished loop its region, and the outside nodes that are its arguments.
     loops: Vec<Option<(Region, Vec<usize>)>>,
@@ -22,7 +22,7 @@ pub(super) struct Regions {
 
 /// Construct that a loop may not contain.
 pub(super) enum Refused {
-    /// A read, by number, at an index that a loop changes.
+    /// Read, by its number, at an index that changes in the loop.
     Read(u32),
     /// A fold or scan of a row, or an operation on a tile, of values that a loop changes.
     Combined,
@@ -66,11 +66,11 @@ impl Regions {
         self.loops[of as usize].as_ref().expect("a loop is over before its results are there")
     }
 
-    /// The results of a loop on these numbers.
+    /// Evaluates a loop on numbers.
     pub fn on_numbers(&self, of: u32, args: &[Scalar]) -> Vec<Scalar> {
         let (mut region, mut args) = (self.of(of).0.clone(), args.to_vec());
         if args.is_empty() {
-            // A region has at least one argument, if an unused one.
+            // A region must have an argument, so an unused one is added.
             region.args.push(DType::Bool);
             args.push(Scalar::Bool(false));
         }
@@ -124,7 +124,7 @@ impl Writing<'_> {
         self.all.dtype(self.trace.nodes[i].1)
     }
 
-    /// The index of an argument.
+    /// Index of an argument in the region, for a node outside of the loop.
     fn argument(&mut self, i: usize) -> u16 {
         let known = self.args.iter().position(|&a| a == i);
         known.unwrap_or_else(|| {
@@ -157,7 +157,7 @@ impl Writing<'_> {
         at
     }
 
-    /// The index of a node in the region.
+    /// Index of a node in the region; the node is written if it is new.
     fn node(&mut self, i: usize) -> u32 {
         // Its arguments are written first; nodes of the trace are in order, so no recursion is needed.
         for a in self.needed(i) {

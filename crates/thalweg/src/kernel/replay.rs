@@ -17,7 +17,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use thalweg_ir::{ElementOp, MAX_ARGS, Op};
 
-/// Value of a node on these operands.
+/// Value of a node in a replay.
 #[derive(Clone)]
 pub(super) enum Value {
     Tensor(Tensor),
@@ -27,7 +27,7 @@ pub(super) enum Value {
 /// Extent of a result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Extent {
-    /// One element: of the result shape, or for each row.
+    /// One element, of the result shape or for each row.
     Once,
     /// A row.
     Row,
@@ -35,7 +35,7 @@ pub(super) enum Extent {
     Tile([usize; 2]),
 }
 
-/// Replay of a trace on operands.
+/// Replay of a trace: records the kernel's operations on the operands of a call.
 pub(super) struct Recording<'a> {
     pub(super) name: &'static str,
     pub(super) names: Vec<&'static str>,
@@ -46,17 +46,17 @@ pub(super) struct Recording<'a> {
     /// The shape of the results.
     pub(super) over: Shape,
     pub(super) trace: Trace,
-    /// The value of each node that is constant, i.e. depends on numbers only.
+    /// For each node, its value if it depends on numbers only.
     pub(super) known: Vec<Option<Scalar>>,
     /// Loops with data-dependent ends.
     pub(super) regions: Regions,
     /// For each fold and scan, the components of its result that are needed.
     pub(super) wanted: Vec<Vec<bool>>,
-    /// Recorded components of folds and scans.
+    /// Components of folds and scans that are recorded already.
     pub(super) combined: RefCell<HashMap<u32, Vec<Option<Tensor>>>>,
     /// The kind of each operand in the signature.
     pub(super) takes: Vec<Take>,
-    /// The affine index that each node is, if any.
+    /// For each node, the affine index that it computes, if any.
     affine: Vec<Option<Affine>>,
     /// Whether the kernel is a tile kernel.
     pub(super) of_tiles: bool,
@@ -180,7 +180,7 @@ impl<'a> Recording<'a> {
         }
     }
 
-    /// A result; for a row kernel one row each, or one element for each row.
+    /// Result of the kernel. In a row kernel it is one row for each row, or one element for each row.
     #[track_caller]
     pub fn result(&self, i: usize, extent: Extent) -> Tensor {
         match (extent, self.trace.axis) {
@@ -190,7 +190,7 @@ impl<'a> Recording<'a> {
         }
     }
 
-    /// A value, broadcast to the shape of the results.
+    /// Value of node `i`, broadcast to the shape of the results.
     #[track_caller]
     fn all(&self, i: usize) -> Tensor {
         spread(self.value(i).given(), self.dtype(self.trace.nodes[i].1), self.over, self.device)
@@ -319,7 +319,7 @@ impl<'a> Recording<'a> {
         place::gathered(x, &at, read.edge, &self.over)
     }
 
-    /// Computed indices as i64.
+    /// Index that node `i` computes, as i64.
     #[track_caller]
     fn index(&self, i: usize) -> Tensor {
         match self.value(i) {
@@ -333,7 +333,7 @@ impl<'a> Recording<'a> {
         self.regions.inside.get(i).is_some_and(Option::is_some)
     }
 
-    /// A carried value of a loop after its last iteration.
+    /// Carried value `number` of a loop after its last iteration.
     #[track_caller]
     fn looped(&self, of: u32, number: u32, kind: Kind) -> Value {
         let regions = &self.regions;
@@ -391,7 +391,7 @@ impl<'a> Recording<'a> {
                 Node::Operand(o) => tracked(o),
                 Node::Read(r) => tracked(self.trace.reads[r as usize].operand),
                 Node::Looped { of: l, .. } => of(&regions.of(l).1),
-                // The carried values of an iteration count as the loop's.
+                // Gradients through the carried values of an iteration are attributed to the loop.
                 Node::Carried { .. } => None,
                 _ => of(&self.trace.args(i).collect::<Vec<_>>()),
             };
@@ -444,7 +444,7 @@ fn operation(op: ElementOp, dtype: DType, args: &[Given<'_>]) -> Tensor {
     }
 }
 
-/// `operation` on arguments in recorded form.
+/// Records an operation on arguments, which broadcast to one shape.
 #[track_caller]
 pub(super) fn broadcast<const N: usize>(op: ElementOp, out: DType, args: [Arg<'_>; N]) -> Tensor {
     let mut shape: Option<Shape> = None;

@@ -19,7 +19,7 @@ impl Recording<'_> {
         if t.rank() <= behind { t.clone() } else { t.unsqueeze(t.rank() - behind) }
     }
 
-    /// A result with one element for each row.
+    /// Result of a row kernel with one element for each row.
     #[track_caller]
     pub(super) fn once_a_row(&self, i: usize, axis: usize) -> Tensor {
         let mut kept = self.over;
@@ -32,7 +32,7 @@ impl Recording<'_> {
         }
     }
 
-    /// A component of the result of a fold or scan.
+    /// Component `number` of the result of a fold or scan.
     #[track_caller]
     pub(super) fn combined(&self, of: u32, number: u32, kind: Kind) -> Value {
         let known = self.combined.borrow().get(&of).map(|all| all[number as usize].clone());

@@ -22,7 +22,7 @@ impl Recording<'_> {
         }
     }
 
-    /// A value as a tile of these sizes, with its own batches.
+    /// Value of node `i` as a tile of these sizes, with the node's own batches.
     #[track_caller]
     fn tile(&self, i: usize, sizes: [usize; 2]) -> Tensor {
         let dtype = self.dtype(self.trace.nodes[i].1);

@@ -7,18 +7,18 @@ use thalweg_kernel::Along;
 /// Result of a read out of bounds of a [`Field`](super::Field).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Edge {
-    /// 0.
+    /// Zero.
     Zero,
-    /// The nearest element.
+    /// Nearest element of the field.
     Clamp,
-    /// The field repeated periodically.
+    /// Element of the field continued periodically.
     Wrap,
     /// A read out of bounds is a mistake. If the index depends on shapes only, the call panics; for a computed index it
     /// is an [`Error::Index`](crate::Error::Index) where a result is read.
     Checked,
 }
 
-/// An operation on whole tiles.
+/// Operation on whole tiles.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub enum TileOp<X> {
@@ -38,7 +38,7 @@ pub trait Repr: Copy + Debug + 'static {
     type RawInt: Copy + Debug + 'static;
     type RawMask: Copy + Debug + 'static;
     type RawField: Clone + Debug + 'static;
-    /// Whether it is a traced number, for elements of tensors.
+    /// Whether the number is traced, for elements of tensors.
     const TRACED: bool;
 
     fn constant(value: f64) -> Self;
@@ -55,11 +55,11 @@ pub trait Repr: Copy + Debug + 'static {
     fn pick_int(c: Self::RawMask, a: Self::RawInt, b: Self::RawInt) -> Self::RawInt;
     fn into_int(self) -> Self::RawInt;
     fn from_int(i: Self::RawInt) -> Self;
-    /// The sizes of a field.
+    /// Sizes of a field.
     fn sizes(field: &Self::RawField) -> &[usize];
     /// The element of a field at an index.
     fn read(field: &Self::RawField, at: &[Self::RawInt], edge: Edge) -> Self;
-    /// The value of a truth value, if it is known: on numbers.
+    /// The value of a truth value, if it is known, as it is in calls on numbers.
     fn known(mask: Self::RawMask) -> Option<bool>;
     /// Begins a loop of at most `most` iterations; `None` on numbers, whose loops are Rust's.
     fn turns(most: u32) -> Option<Box<dyn LoopTracer<Self>>>;
@@ -75,13 +75,13 @@ pub trait Repr: Copy + Debug + 'static {
     fn tile_place(axis: usize, sizes: [usize; 2], i: i32) -> Self::RawInt;
     /// The result of an operation on whole tiles; `None` on numbers, where it is computed from the elements.
     fn tile(op: TileOp<Self>) -> Option<Self>;
-    /// Elements reduced by the monoid's row of the table, on numbers.
+    /// Reduces elements by a monoid, in calls on numbers.
     fn fold_elements(monoid: Monoid, elements: &[Self]) -> Self;
-    /// The sum of the products of some pairs, on numbers.
+    /// Sum of the products of some pairs, in calls on numbers.
     fn dotted(pairs: &mut dyn Iterator<Item = (Self, Self)>) -> Self;
     /// Begins a branch: up to [`Repr::done`], values are for elements where `mask` equals `is`.
     fn under(mask: Self::RawMask, is: bool);
-    /// See [`Repr::under`].
+    /// Ends the branch that [`Repr::under`] began.
     fn done();
 }
 
@@ -94,6 +94,6 @@ pub trait LoopTracer<F: Repr> {
     fn mask(&mut self, x: F::RawMask) -> F::RawMask;
     /// Sets the condition for another iteration.
     fn go(&mut self, mask: F::RawMask);
-    /// Ends a stage: the iteration has been traced.
+    /// Ends a stage: all carried values have passed.
     fn end(&mut self);
 }

@@ -12,7 +12,7 @@ use thalweg_kernel::{Along, order};
 /// In a call on tensors it is every row along an axis; for a call on numbers it holds the elements ([`Row::new`]).
 #[derive(Clone, Debug)]
 pub struct Row<F: Real, T = F> {
-    /// The elements; in a trace, a single one for all.
+    /// Elements of the row; in a trace, a single one stands for all.
     elements: Vec<T>,
     of: PhantomData<F>,
 }

@@ -16,13 +16,13 @@ use thalweg_kernel::{Along, order};
 /// single element (`[1, 1]`) are tiles, too, and broadcast.
 #[derive(Clone, Debug)]
 pub struct Tile<F: Real, T = F> {
-    /// The elements, row-major; in a trace, a single one for all.
+    /// Elements of the tile, row-major; in a trace, a single one stands for all.
     elements: Vec<T>,
     sizes: [usize; 2],
     of: PhantomData<F>,
 }
 
-/// For calls on numbers.
+/// Tiles of plain numbers, for calls of a kernel on numbers.
 impl<F: Real + Repr<RawMask = bool>, T> Tile<F, T> {
     /// A tile of these row-major elements, for a call on numbers.
     ///
@@ -63,7 +63,7 @@ impl<F: Real, T: Copy> Tile<F, T> {
         Tile { elements, sizes, of: PhantomData }
     }
 
-    /// The element at an index of the shape that the tile broadcasts to.
+    /// Element at an index of the shape that the tile broadcasts to.
     fn at(&self, i: usize, j: usize) -> T {
         let [n, m] = self.sizes;
         let (i, j) = (if n == 1 { 0 } else { i }, if m == 1 { 0 } else { j });
@@ -105,7 +105,7 @@ fn both(name: &str, a: [usize; 2], b: [usize; 2]) -> [usize; 2] {
     }
 }
 
-/// The sizes after a reduction along an axis.
+/// Sizes of a tile after a reduction along an axis.
 #[track_caller]
 fn without(name: &str, mut sizes: [usize; 2], axis: usize) -> [usize; 2] {
     assert!(axis < 2, "{name}: a tile has axes 0 and 1, not {axis}");
@@ -191,7 +191,7 @@ impl<F: Real> Tile<F> {
 }
 
 impl<F: Real, T: Copy> Tile<F, T> {
-    /// The elements along an axis at an index of the other axis.
+    /// Elements along an axis, at index `place` of the other axis.
     fn line(&self, axis: usize, place: usize) -> Vec<T> {
         let [i, j] = if axis == 0 { [1, 0] } else { [0, 1] };
         let at = if axis == 0 { [0, place] } else { [place, 0] };

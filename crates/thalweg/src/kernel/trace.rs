@@ -21,11 +21,11 @@ pub struct Traced {
 /// Type of a node's values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
-    /// The kernel's float dtype.
+    /// Float of the kernel's dtype.
     Float,
-    /// i32.
+    /// Integer, an i32.
     Int,
-    /// bool.
+    /// Truth value, a bool.
     Mask,
 }
 
@@ -74,17 +74,17 @@ impl Take {
 /// Node of a trace.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Node {
-    /// The operand with that number.
+    /// Operand of the kernel, by its number.
     Operand(usize),
-    /// A constant.
+    /// Constant.
     Constant(Scalar),
     /// An operation on arguments of kind `of`; [`ElementOp::Where`] has a truth value as its first argument.
     Op { op: ElementOp, of: Kind, args: [u32; 3] },
-    /// A conversion.
+    /// Conversion of a value to the node's kind.
     Cast(u32),
-    /// The result's index along an axis.
+    /// Index of the result's element along an axis.
     Place(usize),
-    /// The read of that number.
+    /// Read of a field's element, by the number of the read.
     Read(u32),
     /// A carried value of loop `of`, at the start of an iteration.
     Carried { of: u32 },
@@ -92,7 +92,7 @@ pub(super) enum Node {
     Side { of: u32, number: u32, after: bool },
     /// Component `number` of the result of fold or scan `of`.
     Combined { of: u32, number: u32 },
-    /// The result of the operation on whole tiles with that number.
+    /// Result of an operation on whole tiles, by the number of the operation.
     Tile(u32),
     /// Carried value `number` of loop `of` after its last iteration.
     Looped { of: u32, number: u32 },
@@ -104,36 +104,36 @@ pub(super) struct TracedLoop {
     pub most: u32,
     /// Nesting depth: the number of loops around it.
     pub depth: usize,
-    /// Initial values of the carried values.
+    /// Nodes of the carried values before the loop.
     pub first: Vec<u32>,
-    /// Their nodes at the start of an iteration.
+    /// Nodes of the carried values at the start of an iteration.
     pub carried: Vec<u32>,
-    /// The condition for another iteration.
+    /// Node of the condition for another iteration.
     pub go: u32,
-    /// Their nodes at the end of an iteration.
+    /// Nodes of the carried values at the end of an iteration.
     pub next: Vec<u32>,
     /// All nodes that the loop depends on.
     needs: Vec<u32>,
 }
 
-/// A fold or scan of rows.
+/// Fold or scan of rows, or of tiles along an axis.
 pub(super) struct TracedCombined {
     pub along: Along,
-    /// For a tile the axis, and the tile's sizes.
+    /// For a tile, the axis of the fold, and the tile's sizes; `None` for rows.
     pub tile: Option<(usize, [usize; 2])>,
-    /// The components of an element.
+    /// Nodes of the components of an element.
     pub elements: Vec<u32>,
-    /// Components of the identity, for a fold.
+    /// Nodes of the components of the identity, for a fold.
     pub identity: Vec<u32>,
-    /// Components of two combined partial results.
+    /// Nodes of the components of two combined partial results.
     pub next: Vec<u32>,
 }
 
-/// A read of an element of a field.
+/// Read of an element of a field.
 pub(super) struct Read {
-    /// The operand.
+    /// Index of the operand, which is a field.
     pub operand: usize,
-    /// The index along each axis of the operand.
+    /// Nodes of the index along each axis of the operand.
     pub at: Vec<u32>,
     pub edge: Edge,
 }
@@ -149,7 +149,7 @@ pub struct TracedField {
 pub(super) struct Trace {
     name: &'static str,
     number: u32,
-    /// The nodes with their kinds.
+    /// Nodes in the order of the kernel, with their kinds.
     pub nodes: Vec<(Node, Kind)>,
     pub reads: Vec<Read>,
     pub loops: Vec<TracedLoop>,
@@ -157,7 +157,7 @@ pub(super) struct Trace {
     pub combined: Vec<TracedCombined>,
     /// Operations on whole tiles.
     pub tiles: Vec<TileOp<u32>>,
-    /// The axis of the rows, in a row kernel.
+    /// Axis of the rows in a row kernel; `None` in other kernels.
     pub axis: Option<usize>,
     /// Number of open loops.
     inside: usize,
@@ -231,7 +231,7 @@ impl Trace {
         }
     }
 
-    /// The node of a number.
+    /// Index of the node of a traced number.
     #[track_caller]
     pub fn place(&self, x: Traced) -> usize {
         assert!(x.trace == self.number, "{}: a result is a number of another call", self.name);
@@ -287,7 +287,7 @@ fn push_from(args: &[Traced], node: impl FnOnce(&[Traced]) -> Node, kind: Kind) 
     })
 }
 
-/// Appends an operation.
+/// Appends an operation on traced numbers.
 fn note(op: ElementOp, of: Kind, args: &[Traced], kind: Kind) -> Traced {
     let node = |from: &[Traced]| {
         let mut args = [0; 3];
@@ -408,11 +408,11 @@ fn with_last<R>(f: impl FnOnce(&mut Trace) -> R) -> R {
 /// Loop whose body is being traced.
 struct Tracing {
     of: u32,
-    /// The current pass of the carried values.
+    /// Stage of the loop's trace: the pass that the carried values make now.
     stage: Stage,
     /// The number of values that have passed in this stage.
     done: u32,
-    /// The branches around the loop.
+    /// Branches that are open around the loop.
     under: Vec<(Traced, bool)>,
 }
 
@@ -468,7 +468,7 @@ impl LoopTracer<Traced> for Tracing {
         self.through(x, Kind::Mask)
     }
     fn go(&mut self, mask: Traced) {
-        // Elements of the other branch do not iterate.
+        // Elements that are in the other branch do not iterate.
         let logic = <Traced as Repr>::logic;
         let branches = self.under.iter().map(|&(on, is)| if is { on } else { logic(ElementOp::Not, &[on]) });
         let all = branches.reduce(|a, b| logic(ElementOp::And, &[a, b]));

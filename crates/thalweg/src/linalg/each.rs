@@ -38,13 +38,13 @@ impl Real for f64 {
     }
 }
 
-/// Shape of one result for each matrix.
+/// Shape of one result of the function, for each matrix.
 #[derive(Clone, Copy)]
 pub(super) enum ResultShape {
     Matrix(usize, usize),
     /// A vector, which is a column for the function.
     Vector(usize),
-    /// A number, which is a 1×1 matrix for the function.
+    /// A single number, which is a 1×1 matrix for the function.
     Number,
 }
 
@@ -72,12 +72,12 @@ pub(super) trait EachMatrix<const I: usize, const O: usize>: Copy + Send + Sync 
     fn run<T: Real>(&self, x: [MatRef<'_, T>; I], y: [MatMut<'_, T>; O], par: Par) -> Result<(), String>;
 }
 
-/// The sizes of the matrices in the last two dimensions.
+/// Sizes of the matrices: the last two dimensions.
 pub(super) fn sizes(x: &Shape) -> (usize, usize) {
     (x[x.rank() - 2], x[x.rank() - 1])
 }
 
-/// The leading dimensions.
+/// Leading (batch) dimensions of a tensor of matrices.
 pub(super) fn batch(x: &Tensor) -> &[usize] {
     &x.dims()[..x.rank() - 2]
 }
@@ -112,7 +112,7 @@ pub(super) fn host_op<const I: usize, const O: usize, F: EachMatrix<I, O>>(f: F)
     })
 }
 
-/// Minimum number of operations for which several threads are woken.
+/// Minimum number of floating-point operations for which several threads are woken.
 const PARALLEL: f64 = 1e6;
 
 fn run_all<T: Real, const I: usize, const O: usize, F: EachMatrix<I, O>>(
@@ -126,7 +126,7 @@ fn run_all<T: Real, const I: usize, const O: usize, F: EachMatrix<I, O>>(
     let count: usize = lead.iter().product();
     let operands: [&[T]; I] = from_fn(|i| x[i].slice::<T>());
     let mut left: Vec<&mut [T]> = y.iter_mut().map(HostOutput::slice_mut::<T>).collect();
-    // The range of each matrix in the results, in order.
+    // Ranges of the results that belong to each matrix, in order.
     let results: Vec<[&mut [T]; O]> = (0..count)
         .map(|_| {
             from_fn(|i| {

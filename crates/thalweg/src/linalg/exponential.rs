@@ -34,7 +34,8 @@ impl EachMatrix<1, 1> for Exponential {
     }
 }
 
-/// Maximum 1-norm for which each degree is exact, and the coefficients of the numerator.
+/// Padé approximants of low degree: the maximum 1-norm for which each is exact to rounding, and the coefficients of its
+/// numerator.
 const LOW: [(f64, &[f64]); 4] = [
     (1.495585217958292e-2, &[120.0, 60.0, 12.0, 1.0]),
     (2.53939833006323e-1, &[30240.0, 15120.0, 3360.0, 420.0, 30.0, 1.0]),
@@ -71,7 +72,7 @@ fn product(a: &Mat<f64>, b: &Mat<f64>, par: Par) -> Mat<f64> {
     y
 }
 
-/// A linear combination of matrices and the identity.
+/// Linear combination of matrices and `identity` times the identity.
 fn sum(n: usize, identity: f64, terms: &[(&Mat<f64>, f64)]) -> Mat<f64> {
     Mat::from_fn(n, n, |i, j| {
         let own = if i == j { identity } else { 0.0 };

@@ -14,7 +14,7 @@ pub(super) fn not_finite<T: Real>(x: MatRef<'_, T>) -> bool {
     !x.is_all_finite()
 }
 
-/// `A = L Lᵀ`, from the lower triangle of A.
+/// Cholesky decomposition `A = L Lᵀ`, from the lower triangle of A.
 #[derive(Clone, Copy)]
 pub(super) struct Cholesky;
 
@@ -70,13 +70,13 @@ impl<T: Real> Factored<T> {
         Factored { lu, order, odd: info.transposition_count % 2 == 1 }
     }
 
-    /// Checks that the matrix is not singular.
+    /// Returns an error if the matrix is singular.
     fn check(&self) -> Result<(), String> {
         let zero = (0..self.lu.nrows()).find(|&i| self.lu[(i, i)] == T::zero_impl());
         zero.map_or(Ok(()), |i| Err(Unfit::Pivot(i).to_string()))
     }
 
-    /// `U⁻¹ L⁻¹ y`, in place.
+    /// Replaces y by `U⁻¹ L⁻¹ y`.
     fn divide(&self, mut y: MatMut<'_, T>, par: Par) {
         triangular_solve::solve_unit_lower_triangular_in_place(self.lu.as_ref(), y.as_mut(), par);
         triangular_solve::solve_upper_triangular_in_place(self.lu.as_ref(), y, par);
@@ -187,7 +187,7 @@ impl EachMatrix<3, 1> for LuSolve {
     }
 }
 
-/// The inverse; infinities for a singular matrix, or an error.
+/// Inverse of A. For a singular A, infinities or an error.
 #[derive(Clone, Copy)]
 pub(super) struct Inverse {
     pub(super) singular: bool,
@@ -286,7 +286,7 @@ impl EachMatrix<1, 2> for LogDeterminant {
     }
 }
 
-/// `A = Q R`, with min(m, n) columns of Q, or all.
+/// QR decomposition `A = Q R`, with min(m, n) columns of Q, or all.
 #[derive(Clone, Copy)]
 pub(super) struct Qr {
     pub(super) complete: bool,
@@ -375,7 +375,7 @@ impl EachMatrix<2, 1> for Triangular {
     }
 }
 
-/// `A⁻¹ y`, in place, for a non-singular A.
+/// Replaces y by `A⁻¹ y`, for a non-singular A.
 pub(super) fn divide<T: Real>(a: MatRef<'_, T>, mut y: MatMut<'_, T>, par: Par) {
     let f = Factored::new(a, par);
     let before = y.to_owned();

@@ -101,14 +101,14 @@ impl Tensor {
     }
 }
 
-/// `1/s`, or 0 for values that count as 0.
+/// Inverses `1/s` of singular values; 0 for values that count as 0.
 pub(super) fn inverse_values(a: &Tensor, s: &Tensor, relative: Option<f64>) -> Tensor {
     let bound = rank_bound(a, s, relative);
     let counts = s.gt(bound);
     counts.where_(counts.where_(s, 1).recip(), 0)
 }
 
-/// The bound up to which a singular value counts as 0, with the axis kept.
+/// Maximum singular value that counts as 0, with the axis kept.
 pub(super) fn rank_bound(a: &Tensor, s: &Tensor, relative: Option<f64>) -> Tensor {
     let (rows, columns) = super::each::sizes(a.shape());
     let precision = a.dtype().float_info().epsilon;

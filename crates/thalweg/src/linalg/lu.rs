@@ -77,7 +77,7 @@ fn lu_solve(lu: &Tensor, order: &Tensor, b: &Tensor, transposed: bool) -> Tensor
         let (lu, order, x) = (&b.inputs[0], &b.inputs[1], &b.outputs[0]);
         let gb = lu_solve(lu, order, &b.gradients[0], !transposed);
         let ga = if transposed { x.matmul(&gb.t()) } else { gb.matmul(&x.t()) };
-        // A's rows in the order of those of L U; each factor takes its triangle.
+        // Row i of `L U` is row `order[i]` of A; each factor gets its triangle of the gradient.
         let gm = -rows(&ga, order);
         let (l, u) = (lu.tril(-1) + identity(sizes(lu.shape()).0, lu), lu.triu(0));
         let packed = gm.matmul(&u.t()).tril(-1) + l.t().matmul(&gm).triu(0);
@@ -123,7 +123,7 @@ fn middle(l: &Tensor, u: &Tensor, gl: &Tensor, gu: &Tensor) -> Tensor {
     u.solve_triangular_right(&l.t().solve_unit_triangular(&both, true))
 }
 
-/// Rows of `L U` in the order of the rows of A.
+/// Permutes the rows of `L U` to the order of the rows of A.
 fn back_in_order(x: &Tensor, order: &Tensor) -> Tensor {
     x.gather(-2, &order.cast(DType::I64).argsort(-1, false).unsqueeze(-1))
 }

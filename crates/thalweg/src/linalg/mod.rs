@@ -26,7 +26,7 @@ pub use norms::MatrixNorm;
 use crate::record::wrong_dtype;
 use crate::{DType, Options, Tensor};
 
-/// Checks for matrices of f32 or f64, and returns their sizes.
+/// Checks that a tensor has matrices of f32 or f64; returns their sizes.
 #[track_caller]
 fn matrices(name: &str, x: &Tensor) -> (usize, usize) {
     if !matches!(x.dtype(), DType::F32 | DType::F64) {
@@ -38,7 +38,7 @@ fn matrices(name: &str, x: &Tensor) -> (usize, usize) {
     each::sizes(x.shape())
 }
 
-/// Checks for square matrices of f32 or f64, and returns their size.
+/// Checks that a tensor has square matrices of f32 or f64; returns their size.
 #[track_caller]
 fn squares(name: &str, x: &Tensor) -> usize {
     let (rows, columns) = matrices(name, x);
@@ -48,22 +48,22 @@ fn squares(name: &str, x: &Tensor) -> usize {
     rows
 }
 
-/// The identity, which broadcasts.
+/// Identity matrix, which broadcasts over batches.
 fn identity(n: usize, like: &Tensor) -> Tensor {
     Tensor::eye_with(n, n, Options::of(like))
 }
 
-/// `A - Aᵀ`.
+/// Difference `A - Aᵀ`, which is skew-symmetric.
 fn skew(a: &Tensor) -> Tensor {
     a - a.t()
 }
 
-/// Differences `x[j] - x[i]` of a vector's elements, 1 on the diagonal.
+/// Matrix of the differences `x[j] - x[i]` of a vector's elements, with 1 on the diagonal.
 fn gaps(x: &Tensor, n: usize) -> Tensor {
     x.unsqueeze(-2) - x.unsqueeze(-1) + identity(n, x)
 }
 
-/// The lower triangle of a matrix with half of its diagonal.
+/// Lower triangle of a matrix, with half of its diagonal.
 fn lower_half(a: &Tensor, n: usize) -> Tensor {
     a.tril(0) * (1.0 - identity(n, a) * 0.5)
 }

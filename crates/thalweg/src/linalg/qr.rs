@@ -59,7 +59,7 @@ impl Tensor {
     }
 }
 
-/// `[gQ + Q copyltu(M)] R⁻ᵀ` with `M = R gRᵀ - gQᵀ Q`.
+/// Gradient of A from those of Q and R: `[gQ + Q copyltu(M)] R⁻ᵀ` with `M = R gRᵀ - gQᵀ Q`.
 fn qr_gradient(q: &Tensor, r: &Tensor, gq: &Tensor, gr: &Tensor) -> Tensor {
     let k = r.dims()[r.rank() - 1];
     let half = lower_half(&(r.matmul(&gr.triu(0).t()) - gq.t().matmul(q)), k);

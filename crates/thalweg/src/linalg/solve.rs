@@ -6,7 +6,7 @@ use super::{matrices, squares};
 use crate::record::check_alike;
 use crate::{Backward, Shape, Tensor};
 
-/// A and B broadcast to common leading dimensions; a vector B as a column.
+/// Broadcasts A and B to common leading dimensions; a vector B becomes a column.
 #[track_caller]
 pub(super) fn aligned(name: &str, a: &Tensor, b: &Tensor) -> (Tensor, Tensor) {
     check_alike(name, a, b);

@@ -9,7 +9,7 @@ use faer::linalg::svd::{self, ComputeSvdVectors};
 use faer::{Mat, MatMut, MatRef, Par};
 use thalweg_runtime::{DecompositionKind, Unfit};
 
-/// Number of singular vectors.
+/// Number of singular vectors that are computed.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Vectors {
     /// As many vectors as singular values.
@@ -18,7 +18,7 @@ pub(super) enum Vectors {
     Full,
 }
 
-/// `A = U diag(S) Vᵀ`, with singular values in descending order.
+/// Singular value decomposition `A = U diag(S) Vᵀ`, with singular values in descending order.
 #[derive(Clone, Copy)]
 pub(super) struct Svd(pub(super) Vectors);
 
@@ -279,7 +279,7 @@ fn scaled<T: Real>(a: MatRef<'_, T>, symmetric: bool) -> (Option<Mat<T>>, i32) {
     (Some(Mat::from_fn(rows, columns, |i, j| grown(a[(i, j)], power))), power)
 }
 
-/// A number times a power of two, which may itself exceed the dtype.
+/// Product of a number and a power of two, which may itself exceed the dtype.
 fn grown<T: Real>(x: T, power: i32) -> T {
     T::narrow(x.wide() * 2f64.powi(power / 2) * 2f64.powi(power - power / 2))
 }

@@ -4,7 +4,7 @@ use super::polynomials as p;
 use super::{function, polynomial};
 use crate::Tensor;
 
-/// The interval of 1/x of the polynomials for large arguments.
+/// Interval of 1/x in which the polynomials for large arguments hold.
 const FAR: (f64, f64) = (1.0 / 4000.0, 1.0 / 8.0);
 
 macro_rules! functions {
@@ -47,7 +47,7 @@ fn grown(x: &Tensor, y: &Tensor) -> Tensor {
     x.is_inf().where_(x, y * &half * &half)
 }
 
-/// `1/x` scaled to [-1, 1], and `√x`, for numbers from 8 on.
+/// `1/x` mapped to [-1, 1], and `√x`, for x of at least 8.
 fn far(size: &Tensor) -> (Tensor, Tensor) {
     let x = size.maximum(8.0);
     let scale = 2.0 / (FAR.1 - FAR.0);

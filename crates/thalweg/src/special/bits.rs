@@ -11,7 +11,7 @@ fn repeated(byte: u8, bits: u32) -> i64 {
 
 /// # Counts of bits
 impl Tensor {
-    /// The width of the dtype in bits.
+    /// Width of the integer dtype in bits.
     #[track_caller]
     fn integer_bits(&self, name: &str) -> u32 {
         if !self.dtype().is_int() {

@@ -73,14 +73,14 @@ impl Reduced {
         Reduced { z: small.where_(x + 1.0, x), small }
     }
 
-    /// The argument clamped to [1, 3], and mapped to [-1, 1].
+    /// Argument clamped to [1, 3], and the same mapped to [-1, 1].
     fn near(&self) -> (Tensor, Tensor) {
         let z = self.z.clamp(1.0, 3.0);
         let t = &z - 2.0;
         (z, t)
     }
 
-    /// The argument, at least 3, and 1/z² in [0, 1/9] mapped to [-1, 1].
+    /// Argument z, at least 3, and 1/z² in [0, 1/9] mapped to [-1, 1].
     fn far(&self) -> (Tensor, Tensor) {
         // (A select, because `maximum` would halve the derivative at 3.)
         let z = self.z.lt(3.0).where_(3.0, &self.z);

@@ -6,7 +6,7 @@ use super::function;
 use crate::{DType, Tensor};
 use std::f64::consts::FRAC_1_SQRT_2;
 
-/// Numerator and denominator, with the lowest coefficients first.
+/// Rational function: coefficients of numerator and denominator, the lowest first.
 type Ratio = ([f64; 8], [f64; 8]);
 
 const CENTRE: Ratio = (

@@ -4,7 +4,7 @@ use crate::record::{check_float, widened, wrong_dtype};
 use crate::{Backward, DType, IntoOperand, Operand, Tensor, custom_grad};
 use std::f64::consts::LN_2;
 
-/// An operand as a tensor of `like`'s dtype.
+/// Converts an operand to a tensor of `like`'s dtype.
 #[track_caller]
 fn tensor(name: &str, like: &Tensor, other: Operand<'_>) -> Tensor {
     match other {
@@ -22,7 +22,7 @@ fn tensor(name: &str, like: &Tensor, other: Operand<'_>) -> Tensor {
     }
 }
 
-/// Whether the sign is a minus, also for -0. It has no gradient.
+/// Mask of the elements with a minus sign, also of -0. It has no gradient.
 fn negative(x: &Tensor) -> Tensor {
     x.lt(0.0) | (x.eq(0.0) & x.detach().recip().lt(0.0))
 }

@@ -143,14 +143,14 @@ pub(crate) fn joint(values: &[Arc<Value>], name: &'static str, from: &[Tensor], 
     values.iter().enumerate().map(|(i, v)| Tensor { value: v.clone(), node: Some(node((i, v))) }).collect()
 }
 
-/// The node of result `i` of a [`What::Joint`].
+/// Node of result `i` of the joint rule [`What::Joint`].
 pub(crate) fn part(whole: &Arc<Node>, name: &'static str, i: usize, value: &Value) -> Arc<Node> {
     let (shape, dtype) = (*value.shape(), value.dtype());
     let arg = Input::Tensor { shape, dtype, node: Some(whole.clone()), value: None };
     Node::new(What::Part(name, i), Inputs { args: vec![arg], results: vec![] })
 }
 
-/// A leaf with this value.
+/// Tracked tensor (a leaf) with this value.
 pub(crate) fn leaf(value: &Arc<Value>) -> Tensor {
     Tensor { value: value.clone(), node: Some(Node::new(What::Leaf, Inputs::default())) }
 }

@@ -10,7 +10,7 @@ use thalweg_ir::{ElementOp, Op, ReduceOp, ScanOp, ScatterOp};
 /// Bit of the result, in a mask of values that are read; argument `i` is bit `i`.
 pub(crate) const RESULT: u8 = 1 << 3;
 
-/// Term of a derivative.
+/// Term of a derivative's expression.
 #[derive(Clone, Debug)]
 pub(crate) enum Term {
     /// An argument of the operation.

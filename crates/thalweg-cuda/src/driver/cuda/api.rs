@@ -15,7 +15,7 @@ use std::ffi::{CStr, c_char, c_uint, c_void};
 use std::sync::OnceLock;
 use thalweg_runtime::Error;
 
-/// Result codes of the driver that are tested.
+/// Result codes of the driver that are compared with.
 pub(super) const SUCCESS: i32 = 0;
 pub(super) const NO_DEVICE: i32 = 100;
 pub(super) const NOT_READY: i32 = 600;

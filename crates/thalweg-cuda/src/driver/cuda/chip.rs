@@ -5,7 +5,7 @@ use crate::driver::{Chip, capabilities, nvrtc};
 use cudarc::driver::sys::{CUdevice, CUdevice_attribute_enum as Attribute};
 use std::ffi::CStr;
 
-/// Queries an attribute of a device.
+/// Queries an integer attribute of a device.
 pub(super) fn ask(api: &Api, device: CUdevice, attribute: Attribute) -> Result<u32, String> {
     let mut value = 0;
     // SAFETY: an out-pointer to a number.

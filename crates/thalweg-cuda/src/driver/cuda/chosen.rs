@@ -3,13 +3,13 @@
 use crate::driver::cublaslt::{Algorithm, CublasLt, Problem};
 use std::sync::Arc;
 
-/// Library GEMM with its chosen algorithm: what a function's entry holds instead of a kernel.
+/// cuBLASLt GEMM with its chosen algorithm: the entry of a function that is not a kernel.
 #[derive(Debug)]
 pub(super) struct Chosen {
     pub(super) library: Arc<CublasLt>,
     pub(super) problem: Problem,
     pub(super) algorithm: Algorithm,
-    /// Bytes of workspace.
+    /// Bytes of workspace that the algorithm needs.
     pub(super) workspace: usize,
     pub(super) alignments: [usize; 3],
 }

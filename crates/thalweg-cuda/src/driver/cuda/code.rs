@@ -21,26 +21,26 @@ use thalweg_runtime::Error;
 /// Bytes of dynamic shared memory that a block may have without raising the function's limit.
 const SHARED_BY_DEFAULT: u32 = 48 << 10;
 
-/// Loaded code with its functions.
+/// Loaded CUDA module with its functions.
 struct Code {
     gpu: Arc<Gpu>,
     module: CUmodule,
     entries: Box<[Entry]>,
 }
 
-/// Target of a function's handle.
+/// Function of a module, or library GEMM. The handle of a [`Function`] is its address.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) name: String,
     pub(super) what: What,
 }
 
-/// Kind of an entry.
+/// Code that an entry runs.
 #[derive(Debug)]
 pub(super) enum What {
-    /// A function of a module, and its current limit of dynamic shared memory.
+    /// Kernel of a module, and the current limit of its dynamic shared memory in bytes.
     Kernel { function: CUfunction, allowed: AtomicU32 },
-    /// A matrix product of cuBLASLt.
+    /// GEMM by cuBLASLt.
     Product(Box<Chosen>),
 }
 
@@ -64,7 +64,7 @@ impl std::fmt::Debug for Code {
 
 impl Drop for Code {
     fn drop(&mut self) {
-        // A launch of it may still be in a queue.
+        // A launch of one of its functions may still be in a queue.
         if !self.module.is_null() && self.gpu.drain_all().is_ok() {
             // SAFETY: loaded in `load`; no function of it exists any more.
             unsafe { (self.gpu.api.module_unload)(self.module) };
@@ -79,7 +79,7 @@ pub(super) fn entry(function: &Function) -> &Entry {
 }
 
 impl Entry {
-    /// Function of a module, and its limit of dynamic shared memory.
+    /// Returns the kernel, and its current limit of dynamic shared memory in bytes; an error for a library GEMM.
     fn kernel(&self, gpu: &Gpu) -> Result<(CUfunction, &AtomicU32), Error> {
         match &self.what {
             What::Kernel { function, allowed } => Ok((*function, allowed)),
@@ -98,7 +98,7 @@ impl Entry {
         Ok(value.max(0) as u32)
     }
 
-    /// Returns the function after raising its limit of dynamic shared memory.
+    /// Raises the kernel's limit of dynamic shared memory to `shared` bytes where it is lower; returns the kernel.
     pub(super) fn allow(&self, gpu: &Gpu, shared: u32) -> Result<CUfunction, Error> {
         let (function, allowed) = self.kernel(gpu)?;
         if shared <= allowed.load(Relaxed) {

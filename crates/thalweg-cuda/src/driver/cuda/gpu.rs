@@ -18,7 +18,7 @@ const SPIN: Duration = Duration::from_micros(50);
 /// Time that a wait then polls while yielding to other threads. Waking a thread takes longer than this costs.
 const YIELD: Duration = Duration::from_millis(2);
 
-/// Context and streams of a GPU.
+/// Context of a GPU, its streams, and its events.
 pub(super) struct Gpu {
     pub(super) api: &'static Api,
     /// Device name as in `THALWEG_DEVICE`: "cuda:0".
@@ -32,7 +32,7 @@ pub(super) struct Gpu {
     failed: OnceLock<Error>,
     /// Free events: those with timestamps, and those without, which are cheaper to wait for.
     events: [Mutex<Vec<Handle>>; 2],
-    /// A stream for captures, in which nothing runs.
+    /// Stream for captures of library calls, in which nothing runs; created at the first capture.
     capturing: Mutex<Option<Capturing>>,
 }
 
@@ -55,18 +55,18 @@ unsafe impl Send for Stream {}
 /// A thread's exclusive turn at a queue: no other thread's work comes between the work that it submits.
 pub(super) struct QueueGuard<'a> {
     pub(super) handle: CUstream,
-    /// Whether the last submitted work is a launch.
+    /// Whether the last work submitted before this turn is a launch.
     pub(super) after_launch: bool,
     stream: MutexGuard<'a, Stream>,
 }
 
 impl QueueGuard<'_> {
-    /// Records that the last submitted work is a launch.
+    /// Records that the work just submitted is a launch.
     pub(super) fn launched(&mut self) {
         self.stream.after_launch = true;
     }
 
-    /// Submits an event.
+    /// Submits an event record to the queue.
     pub(super) fn record(&self, gpu: &Gpu, event: CUevent) -> Result<(), Error> {
         // SAFETY: an event and a stream of this context.
         gpu.check("cuEventRecord", unsafe { (gpu.api.event_record)(event, self.handle) })
@@ -103,7 +103,7 @@ impl std::fmt::Debug for Gpu {
     }
 }
 
-/// Whether an error leaves the context unusable.
+/// Whether an error ends the context: no later call in it succeeds.
 fn ends_context(error: i32) -> bool {
     // ECC, contained and other hardware errors; illegal address, timeout, assert, stack, instruction, alignment,
     // address space, program counter, launch failed.
@@ -111,7 +111,7 @@ fn ends_context(error: i32) -> bool {
 }
 
 impl Gpu {
-    /// Gpu over the primary context of a device.
+    /// Wraps the primary context of a device.
     pub(super) fn new(api: &'static Api, name: String, context: CUcontext) -> Result<Gpu, Error> {
         let gpu = Gpu {
             api,
@@ -169,7 +169,8 @@ impl Gpu {
         Ok(())
     }
 
-    /// Converts the result of a call.
+    /// Converts the result code of the driver function `call`. An error that ends the context is kept for all later
+    /// calls.
     ///
     /// # Errors
     /// When it is not success.

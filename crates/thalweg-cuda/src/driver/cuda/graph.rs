@@ -4,7 +4,8 @@
 //! arguments; only nodes whose arguments changed are updated. A matrix product is a child graph: the library's
 //! launches, captured. With other addresses it is captured again.
 //!
-//! Always true: the device runs what `run` was given, by single launches where it refuses an update.
+//! Always true: the device runs the launches that `run` was given. Where the driver refuses an update, they are
+//! submitted one by one.
 
 use super::chosen::Chosen;
 use super::code::{What, entry};
@@ -15,7 +16,7 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 use thalweg_runtime::Error;
 
-/// A graph whose nodes are a chain of kernels.
+/// CUDA graph whose nodes are a chain of launches.
 #[derive(Debug)]
 pub(super) struct Chain {
     gpu: Arc<Gpu>,
@@ -68,7 +69,7 @@ impl Drop for Captured<'_> {
     }
 }
 
-/// The driver's form of a launch; `words` is the parameter list that it points to.
+/// Fills in the driver's node parameters for a launch; `words` is the parameter list that they point to.
 fn parameters(
     launch: &Launch,
     function: CUfunction,
@@ -109,7 +110,7 @@ impl Chain {
         Ok(chain)
     }
 
-    /// Adds the node of a launch after the existing ones.
+    /// Appends the node of a launch to the chain.
     fn add(&self, launch: &Launch) -> Result<CUgraphNode, Error> {
         let (gpu, mut node) = (&*self.gpu, null_mut());
         let before = self.nodes.last().map_or(&[][..], std::slice::from_ref);
@@ -132,7 +133,7 @@ impl Chain {
         Ok(node)
     }
 
-    /// Updates a node to another launch of the same kind.
+    /// Updates a node to another launch of the same kind: a kernel, or a library GEMM.
     fn set(&self, node: CUgraphNode, launch: &Launch) -> Result<(), Error> {
         let (gpu, entry) = (&*self.gpu, entry(&launch.function));
         if let What::Product(product) = &entry.what {
@@ -148,7 +149,7 @@ impl Chain {
         gpu.check("cuGraphExecKernelNodeSetParams", set)
     }
 
-    /// Updates the nodes that differ; `false` when the device refuses.
+    /// Updates the nodes whose launches differ; `false` where the driver refuses.
     fn update(&mut self, launches: &[Launch]) -> Result<bool, Error> {
         for (i, launch) in launches.iter().enumerate() {
             let known = &self.launches[i];

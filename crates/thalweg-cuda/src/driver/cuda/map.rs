@@ -1,4 +1,4 @@
-//! Encoding of tensor maps: see [`crate::driver::TensorMap`].
+//! Encoding of tensor maps (TMA descriptors): see [`crate::driver::TensorMap`].
 
 use super::Gpu;
 use super::api::SUCCESS;
@@ -6,17 +6,18 @@ use crate::driver::{MAP_WORDS, TensorMap};
 use cudarc::driver::sys::{CUtensorMap, CUtensorMapDataType as Type};
 use std::ffi::c_void;
 
-/// Placeholder address until there is one: the driver checks its alignment only.
+/// Address that a tensor map is encoded with until its operand's address is known. The driver checks only its
+/// alignment.
 const NOWHERE: usize = 1 << 30;
-/// Enumerators of cuda.h: no interleaving, 128-byte swizzle, promotion to 128 bytes in the second-level cache, zero
-/// fill.
+/// Constants of cuda.h for all tensor maps: no interleaving, 128-byte swizzle, L2 promotion to 128 bytes, zero fill out
+/// of bounds.
 const INTERLEAVE: u32 = 0;
 const SWIZZLE: u32 = 3;
 const PROMOTION: u32 = 2;
 const FILL: u32 = 0;
 
 impl Gpu {
-    /// Encodes a tensor map without an address; `None` where the driver refuses.
+    /// Encodes a tensor map with a placeholder address; `None` where the driver refuses it.
     pub(super) fn map(&self, map: &TensorMap) -> Option<[u64; MAP_WORDS]> {
         let mut out = CUtensorMap { opaque: [0; MAP_WORDS] };
         let dtype =

@@ -12,7 +12,7 @@ use std::sync::PoisonError;
 use thalweg_runtime::Error;
 
 impl Gpu {
-    /// Device handle of the GPU.
+    /// Driver handle of the GPU.
     fn device(&self) -> Result<CUdevice, Error> {
         self.enter()?;
         let mut device = 0;

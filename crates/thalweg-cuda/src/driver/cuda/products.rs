@@ -26,14 +26,14 @@ use thalweg_ir::DType;
 use thalweg_runtime::Error;
 use thalweg_runtime::disk::{self, Key, Kind};
 
-/// Bytes of a result that are read back and compared at a time.
+/// Bytes of the check's result that are read back and compared at a time.
 const READ: usize = 16 << 20;
 
 /// Matrix products of a device: the library, and the functions chosen so far.
 #[derive(Debug, Default)]
 pub(super) struct Products {
     library: OnceLock<Option<Arc<CublasLt>>>,
-    /// Chosen functions; `None` for products that no algorithm computes. Locked while one is chosen.
+    /// Chosen functions; `None` for products that no algorithm computes correctly. Locked while an algorithm is chosen.
     known: Mutex<FxHashMap<Product, Option<Function>>>,
 }
 
@@ -44,7 +44,7 @@ struct ProductEntry(Entry);
 impl Module for ProductEntry {}
 
 impl Cuda {
-    /// Function of a product: see [`Driver::product`].
+    /// Returns the function of a product, choosing it at the first call: see [`Driver::product`].
     pub(super) fn chosen(&self, product: &Product) -> Option<Function> {
         let library = self.products.library.get_or_init(|| self.open_library()).as_ref()?;
         let mut known = self.products.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -111,7 +111,7 @@ impl Cuda {
         Error::Device { device: self.gpu.name.clone(), message }
     }
 
-    /// Key of a choice: all that it depends on.
+    /// Cache key of a choice: library version, chip and product.
     fn key(&self, library: &CublasLt, product: &Product) -> Key {
         let chip = &self.chip;
         let text = format!("{} {} {} {} {product:?}", library.version(), chip.name, chip.sm, chip.multiprocessors);
@@ -133,7 +133,8 @@ impl Cuda {
         Function { handle: from_ref(&module.0) as usize, module, info }
     }
 
-    /// Whether an algorithm computes the sums of ones, and of ones of both signs.
+    /// Whether an algorithm computes correct sums of ones, and of equally many 1 and -1 where the dtype cannot
+    /// represent the first sum.
     fn is_right(&self, function: &Function, product: &Product, workspace: usize) -> Result<bool, Error> {
         let check = Check::new(self, product, workspace)?;
         let terms = product.depth as f64;
@@ -149,7 +150,7 @@ impl Cuda {
     }
 }
 
-/// Check of an algorithm: operands of ones, and the product's result.
+/// Buffers for the check of an algorithm: operands, result and workspace. They are freed when dropped.
 struct Check<'a> {
     cuda: &'a Cuda,
     product: &'a Product,
@@ -163,13 +164,13 @@ impl Drop for Check<'_> {
     }
 }
 
-/// Number of elements from an operand's first to its last one.
+/// Number of elements of memory that a matrix operand spans, from its first element to its last one in the batch.
 fn reach(side: &Side, [rows, columns]: [usize; 2], count: usize) -> usize {
     let [rows, columns] = if side.transposed { [columns, rows] } else { [rows, columns] };
     (count - 1) * side.stride + (columns - 1) * side.leading + rows
 }
 
-/// Whether no two elements of an operand overlap, except for a broadcast batch.
+/// Whether no two elements of an operand share memory, except for the matrices of a broadcast batch.
 fn is_non_overlapping(side: &Side, [rows, columns]: [usize; 2], count: usize) -> bool {
     let [rows, columns] = if side.transposed { [columns, rows] } else { [rows, columns] };
     let mut dims = [(1, rows), (side.leading, columns), (side.stride, if side.stride == 0 { 1 } else { count })];
@@ -234,7 +235,8 @@ impl<'a> Check<'a> {
         Ok(())
     }
 
-    /// Whether every element of the product is `expected`, where the first `ones` terms are 1 and the others -1.
+    /// Whether the algorithm computes `expected` in every element, where the first `ones` terms are 1 and the others
+    /// -1.
     fn gives(&self, function: &Function, ones: usize, expected: f64) -> Result<bool, Error> {
         let &Product { rows, columns, depth, count, dtype, left, result, .. } = self.product;
         self.fill(self.addresses[0], &left, [rows, depth], 1.0)?;
@@ -269,7 +271,7 @@ impl<'a> Check<'a> {
         Ok(true)
     }
 
-    /// Writes -1 to the terms of the left operand from `address` on.
+    /// Writes -1 to the left operand from `address` on: to the given number of rows and terms of each matrix.
     fn rest(&self, address: u64, left: &Side, sizes: [usize; 2]) -> Result<(), Error> {
         let [rows, terms] = sizes;
         let size = self.product.dtype.size();
@@ -285,7 +287,7 @@ impl<'a> Check<'a> {
     }
 }
 
-/// Bits of a number rounded to a dtype, as in memory.
+/// Bits of a number in memory after it is rounded to a dtype.
 fn bits_of(value: f64, dtype: DType) -> u64 {
     match dtype {
         DType::F64 => value.to_bits(),

@@ -24,7 +24,8 @@ const RING_SEGMENT_BYTES: usize = 256 << 10;
 /// Bytes of a chunk, long enough for the device to copy at full speed; and maximum number of chunks per device.
 const CHUNK: usize = 4 << 20;
 const CHUNKS: usize = 32;
-/// Number of parts that a copy is cut into, unless parts would be shorter than `min_copy_part` or longer than a chunk.
+/// Number of parts that a copy is divided into, unless parts would be shorter than `min_copy_part` or longer than a
+/// chunk.
 const PARTS: usize = 4;
 /// Maximum number of threads that copy for one call.
 const THREADS: usize = 8;
@@ -46,7 +47,7 @@ pub(super) struct Staging {
 struct Ring {
     base: *mut u8,
     segments: [RingSegment; RING_SEGMENTS],
-    /// Index of the segment that is being filled.
+    /// Index of the segment that writes currently go to.
     now: usize,
 }
 
@@ -55,7 +56,7 @@ struct RingSegment {
     event: CUevent,
     /// Whether the event has been recorded after the segment's copies.
     recorded: bool,
-    /// Number of bytes in use.
+    /// Number of bytes of the segment in use.
     used: usize,
 }
 
@@ -117,7 +118,7 @@ impl Staging {
         self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a chunk that is idle or new; `None` where there is none and `wait` is false.
+    /// Takes a chunk that is free or newly allocated. `None` where all are busy and `wait` is false.
     fn chunk(&self, wait: bool) -> Result<Option<Chunk>, Error> {
         let mut chunks = self.chunks();
         loop {
@@ -192,7 +193,8 @@ impl Staging {
         })
     }
 
-    /// Copies a part that fits a chunk, given by its start in the spans and its bytes.
+    /// Copies one part to the device through a chunk. The part begins at offset `at` of the spans' concatenation and
+    /// has `bytes` bytes.
     fn put(&self, queue: usize, address: u64, all: &HostSpans<'_>, (at, bytes): (usize, usize)) -> Result<(), Error> {
         let gpu = &*self.gpu;
         let mut chunk = self.chunk(true)?.expect("it was waited for");
@@ -330,10 +332,10 @@ impl Staging {
     }
 }
 
-/// Host bytes in several spans.
+/// Host source of a copy: spans of bytes that are copied as if they were contiguous.
 struct HostSpans<'a> {
     all: &'a [&'a [u8]],
-    /// Start of each span in their concatenation.
+    /// Offset of each span in the concatenation.
     starts: Vec<usize>,
     bytes: usize,
 }
@@ -350,10 +352,10 @@ impl<'a> HostSpans<'a> {
         HostSpans { all, starts, bytes }
     }
 
-    /// Copies bytes from an offset of the concatenation on.
+    /// Copies `bytes` bytes of the concatenation, from offset `at` on, to `to`.
     ///
     /// # Safety
-    /// `to` has space for them.
+    /// `to` has space for `bytes` bytes.
     unsafe fn copy(&self, at: usize, bytes: usize, to: *mut u8) {
         let (mut at, mut left, mut to) = (at, bytes, to);
         let first = self.starts.partition_point(|&s| s <= at).saturating_sub(1);
@@ -373,7 +375,7 @@ impl<'a> HostSpans<'a> {
     }
 }
 
-/// Number of threads for a copy: at most half of the cores, which others need, too.
+/// Number of threads for a copy of `bytes` bytes. At most half of the cores, since other threads need them, too.
 fn threads(bytes: usize) -> usize {
     if !TUNABLES.min_threaded_copy.reached_by(bytes) {
         return 1;
@@ -381,7 +383,7 @@ fn threads(bytes: usize) -> usize {
     std::thread::available_parallelism().map_or(1, |n| (n.get() / 2).clamp(1, THREADS))
 }
 
-/// Bytes per part of a copy.
+/// Bytes of each part of a copy of `bytes` bytes.
 fn part(bytes: usize) -> usize {
     (bytes / PARTS).next_multiple_of(4096).clamp(TUNABLES.min_copy_part.size(), CHUNK)
 }

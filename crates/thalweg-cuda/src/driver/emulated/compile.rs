@@ -73,7 +73,8 @@ fn compile_in(folder: Option<PathBuf>, source: &str) -> Result<Vec<u8>, Error> {
 /// Options that contract products with sums to FMA, as NVRTC does unless a source has `-fmad=false`.
 const CONTRACTED: [&str; 3] = ["-ffp-contract=fast", "-fexpensive-optimizations", "-mfma"];
 
-/// The compiler's options for a source.
+/// Compiler options for a source: the common ones, FMA contraction unless the source forbids it, and a sanitizer on
+/// request.
 fn options(source: &str) -> Vec<&'static str> {
     let mut options: Vec<_> = OPTIONS.split_whitespace().collect();
     let exact = source.lines().next().is_some_and(|first| first.contains("-fmad=false"));
@@ -106,7 +107,7 @@ fn keep(path: &Path, image: &[u8]) {
     }
 }
 
-/// A name that no other process and no other call uses.
+/// File name suffix that no other process and no other call uses.
 fn unique() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed))

@@ -12,10 +12,10 @@ use std::sync::OnceLock;
 
 const SIGNALS: [c_int; 4] = [SIGSEGV, SIGBUS, SIGILL, SIGFPE];
 
-/// Previous handlers of the signals.
+/// Previous handlers of the four signals, to which unrelated signals are passed on.
 static BEFORE: OnceLock<[libc::sigaction; 4]> = OnceLock::new();
 
-/// Installs the handlers for faults of kernels.
+/// Installs the signal handlers, at the first call.
 pub(super) fn catch() {
     BEFORE.get_or_init(|| SIGNALS.map(install));
 }

@@ -24,9 +24,9 @@ const BALLOT: u32 = 2;
 const LOOK: u32 = 3;
 /// Wait kind: the thread polls for values of other blocks, which run first when no thread of its own block can.
 const ABROAD: u32 = 4;
-/// Maximum number of polls, after which the launch fails.
+/// Maximum number of polls of one wait. A launch with more polls fails.
 const MAX_POLLS: u64 = 1 << 16;
-/// Polls of other threads before one of the late warp.
+/// Interval, in polls, at which a thread of the late warp is not passed over.
 const PATIENCE: u64 = 1 << 10;
 /// Result of a shuffle from a thread that did not take part.
 const NOBODY: u64 = 0xa5a5_a5a5_a5a5_a5a5;
@@ -51,17 +51,17 @@ pub(super) struct Runtime {
 /// A kernel of a shared object.
 pub(super) type Kernel = unsafe extern "C" fn(*const u64);
 
-/// The scheduler, locked by one launch at a time.
+/// Scheduler of the process, locked by one launch at a time.
 pub(super) static SCHEDULER: Mutex<Scheduler> = Mutex::new(Scheduler::new());
 /// Pointer to the scheduler for callbacks from kernels, which have no other access to it. Set while a block runs.
 static RUNNING: AtomicPtr<Scheduler> = AtomicPtr::new(null_mut());
 
-/// A thread of the block.
+/// Thread of the running block.
 #[derive(Clone, Copy)]
 struct Thread {
-    /// Stack pointer while it waits.
+    /// Stack pointer while the thread waits.
     stack: *mut u8,
-    /// Kind of the wait, and mask of the threads that it waits for.
+    /// Kind of the wait, and mask of the lanes that the thread waits for.
     kind: u32,
     mask: u32,
     /// Value that the thread passed to a shuffle or vote, then its result.
@@ -71,9 +71,9 @@ struct Thread {
 
 #[derive(Clone, Copy)]
 struct Warp {
-    /// Lanes that have not returned.
+    /// Mask of the lanes that have not returned.
     live: u32,
-    /// Lanes that wait for others of their warp.
+    /// Mask of the lanes that wait for other lanes of the warp.
     waiting: u32,
 }
 
@@ -84,28 +84,28 @@ pub(super) enum Fault {
     NotInMask(u32),
     /// Two threads synchronize by different kinds, a shuffle and a vote.
     Kinds(usize, usize),
-    /// A thread polls for something that never happens.
+    /// A thread has polled more often than allowed: the awaited value never comes.
     Looks,
     /// There is no memory for another stack.
     Stacks,
-    /// A signal, and the address that caused it.
+    /// A signal, and the address whose access caused it.
     Signal(i32, usize),
 }
 
-/// The threads of a block, and their wait queues.
+/// Threads of a block, and their wait queues.
 struct Block {
     backwards: bool,
     threads: Vec<Thread>,
     warps: Vec<Warp>,
     started: usize,
     live: usize,
-    /// Number of threads at the block's barrier, and number of those that passed a non-zero value.
+    /// Number of threads at the block's barrier, and number of those that passed a non-zero value to it.
     at_barrier: usize,
     counted: u64,
     ready: VecDeque<usize>,
-    /// Threads that poll again when no other thread can run.
+    /// Threads that poll their own block for a value, and do so again when no other thread can run.
     looking: VecDeque<usize>,
-    /// Threads that poll again when other blocks have run.
+    /// Threads that poll other blocks for a value, and do so again when other blocks have run.
     abroad: Vec<usize>,
     /// Number of waits since the block was started or resumed.
     met: usize,
@@ -113,13 +113,13 @@ struct Block {
     late: Option<usize>,
 }
 
-/// A suspended block, which waits for others.
+/// Suspended block: all of its live threads wait, some of them for other blocks.
 pub(super) struct SuspendedBlock(Box<Block>);
 
-/// Result of running a block.
+/// Result of running a block until no thread can continue.
 pub(super) enum Outcome {
     Done,
-    /// Waits for other blocks; whether any of its threads has made progress.
+    /// Waits for other blocks. The flag tells whether a thread of the block has made progress.
     Waits(SuspendedBlock, bool),
 }
 
@@ -132,11 +132,11 @@ pub(super) struct Scheduler {
     block: Block,
     /// Index of the running thread.
     now: usize,
-    /// Number of blocks so far, and number of polls so far.
+    /// Number of blocks run so far, and number of polls so far.
     blocks: u64,
     looks: u64,
     fault: Option<Fault>,
-    /// Stack pointer of the scheduler's own stack.
+    /// Stack pointer of the scheduler itself while a thread runs.
     main: *mut u8,
     /// Stack pointer of the stack that has just become idle.
     parked: *mut u8,
@@ -408,13 +408,13 @@ impl Scheduler {
         Some(top)
     }
 
-    /// Sets the thread index that the next running thread reads.
+    /// Sets the thread index that kernels read in the next running thread.
     fn show(&mut self, thread: usize) {
         // SAFETY: the caller of `run_block` vouches for the runtime; kernels read it, and none runs now.
         unsafe { (*self.runtime).thread[0] = thread as u32 };
     }
 
-    /// Starts the next thread that has not begun.
+    /// Starts the next thread of the block; returns the kernel, or `None` if no thread may start now.
     fn start(&mut self) -> Option<Kernel> {
         let n = self.block.threads.len();
         // Ready threads run first, so that few wait at a time.

@@ -12,7 +12,7 @@ pub(super) fn bytes(lines: &Lines) -> [usize; 2] {
     [of(kind.taken(lines.n), kind == FourierKind::Half), of(kind.given(lines.n), kind == FourierKind::Real)]
 }
 
-/// Transforms all lines.
+/// Transforms all lines from address `from` to address `to`.
 ///
 /// # Safety
 /// Both addresses have [`bytes`] of memory, of numbers of the type, which nobody else uses.

@@ -102,7 +102,7 @@ pub(super) fn describe(address: u64) -> String {
 #[derive(Debug)]
 pub(super) struct Allocation {
     map: Guarded,
-    /// Requested bytes.
+    /// Bytes that were requested, without padding.
     bytes: usize,
 }
 
@@ -122,12 +122,12 @@ impl Allocation {
         self.map.end() as u64 - self.bytes.max(1).next_multiple_of(256) as u64
     }
 
-    /// Requested bytes.
+    /// Bytes that were requested, without padding.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Whether bytes around it were written, where no guard page stopped the write.
+    /// Whether bytes between the allocation and its guard pages have been overwritten.
     pub(super) fn is_overrun(&self) -> bool {
         let before = self.address() as usize - self.map.start() as usize;
         let used = before..before + self.bytes;

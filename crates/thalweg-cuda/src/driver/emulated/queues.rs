@@ -18,10 +18,10 @@ use thalweg_runtime::{Error, QUEUES};
 
 /// Maximum number of pending items in all queues; beyond that a queue runs. A GPU holds no more either.
 const MAX_PENDING: usize = 1024;
-/// Items that run each time an event is polled.
+/// Number of items that run each time an event is polled.
 const STEPS: u64 = 2;
 
-/// An event: a point in a queue.
+/// Event: a point in a queue after a number of its items.
 #[derive(Clone, Debug)]
 pub(super) struct Moment {
     parts: Weak<EmulatedState>,
@@ -34,7 +34,7 @@ pub(super) struct Moment {
 
 type Do = Box<dyn FnOnce(&EmulatedState) -> Result<(), Error> + Send>;
 
-/// An item of a queue.
+/// Item of a queue.
 pub(super) enum Item {
     /// Work: a function that runs when the queue reaches it.
     Do(Do),
@@ -147,12 +147,12 @@ impl EmulatedState {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the first failure, once; a GPU would report it again.
+    /// Returns the first failure of a work item, once. A real GPU would return it from every later call.
     pub(super) fn healthy(&self) -> Result<(), Error> {
         self.work().failed.take().map_or(Ok(()), Err)
     }
 
-    /// Runs a queue up to `items` items, and what that requires of this GPU and of others.
+    /// Runs a queue until `items` of its items have run, and the work of this and of other GPUs that this requires.
     fn run_to(&self, queue: usize, items: u64) {
         loop {
             let needed = self.work().run_to(self, queue, items);
@@ -213,7 +213,7 @@ fn nanoseconds() -> usize {
 }
 
 impl Moment {
-    /// Converts an event of an emulated GPU.
+    /// Converts an event, which must be of an emulated GPU.
     pub(super) fn of(event: &dyn Event) -> Moment {
         // SAFETY: an event of an emulated GPU has the address of its moment as handle, and the caller holds it.
         unsafe { (*(event.handle() as *const Moment)).clone() }

@@ -50,7 +50,7 @@ impl ColumnMajor {
     }
 }
 
-/// A dense matrix of f64 on which the algorithms work.
+/// Dense matrix in host memory, in f64, which the algorithms modify.
 #[derive(Clone)]
 struct Dense {
     rows: usize,
@@ -270,7 +270,7 @@ fn reflect(a: &Dense, k: usize, tau: f64, x: impl Fn(usize) -> f64, from: usize)
     (from..a.rows).map(|i| (i, x(i) - tau * v(i) * along)).collect()
 }
 
-/// Memory that a routine accesses: start addresses, and numbers of bytes.
+/// Ranges of memory that a routine accesses: start addresses, and numbers of bytes.
 pub(super) fn reaches(of: &Matrices, places: &RoutineBuffers) -> Vec<(u64, usize)> {
     let size = if of.double { 8 } else { 4 };
     let mut all = vec![];
@@ -322,7 +322,7 @@ pub(super) fn reaches(of: &Matrices, places: &RoutineBuffers) -> Vec<(u64, usize
 /// Runs a routine over all matrices.
 ///
 /// # Safety
-/// There is memory as in [`reaches`], of numbers of the type, which nobody else uses.
+/// All ranges of [`reaches`] are memory with elements of the dtype, which nobody else uses.
 pub(super) unsafe fn run(of: &Matrices, places: &RoutineBuffers) {
     for i in 0..of.count {
         // The matrices of a batched call are at the addresses in the list.

@@ -11,7 +11,7 @@ impl Checker<'_> {
         self.position(at)
     }
 
-    /// Element type of a shared array.
+    /// Element type of a shared array; an error for other names.
     pub(super) fn shared(&self, name: &str) -> Result<Type, String> {
         match self.known(name)? {
             Declared::Elements { ty, shared: true, .. } => Ok(*ty),

@@ -14,7 +14,7 @@ impl Checker<'_> {
         want(self.definitions.iter().any(is), || format!("state {l} is not defined"))
     }
 
-    /// Dtype of a scan's elements.
+    /// Dtype of a scan's elements; an error if the scan is not defined.
     pub(super) fn scan(&self, number: u16) -> Result<DType, String> {
         let of = |d: &Definition| match *d {
             Definition::Scan { number: n, dtype, .. } if n == number => Some(dtype),
@@ -291,7 +291,7 @@ pub(super) fn is_collective(value: &Expr) -> bool {
     matches!(value, Expr::Routine(Routine::AnyOfBlock, _)) || value.parts().iter().any(is_collective)
 }
 
-/// Whether a value mentions a name.
+/// Whether a value contains a variable or array of that name.
 pub(super) fn mentions(value: &Expr, name: &str) -> bool {
     let own = match value {
         Expr::Name(n, _) | Expr::Element { of: n, .. } | Expr::OfPair { of: n, .. } | Expr::Whole(n, _) => n == name,

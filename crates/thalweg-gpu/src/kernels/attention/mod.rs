@@ -9,12 +9,12 @@ use crate::kernels::gemm::{BodyClass, EpilogueShape, LINE_ELEMENTS, Math, PassTh
 use thalweg_ir::DType;
 use thalweg_kernel::{Body, CausalMask};
 
-/// Shape of a block.
+/// Shape of a block of flash attention.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct AttentionBlock {
-    /// Consumer warps, each with 16 query rows.
+    /// Number of consumer warps, each with 16 query rows.
     pub warps: u32,
-    /// Keys per pipeline step.
+    /// Number of keys per pipeline step.
     pub keys: u32,
     /// Resident blocks per multiprocessor, a hint for register allocation (launch bounds).
     pub blocks: u32,
@@ -23,7 +23,7 @@ pub struct AttentionBlock {
     pub persistent: bool,
 }
 
-/// Class key: the properties that decide the source.
+/// Class key of flash attention: the properties that decide the source.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct AttentionClass {
     /// Dtype of rows, keys and values.
@@ -50,18 +50,18 @@ pub struct AttentionClass {
     /// Final factor of the row's weights, with the slots of the row's maximum and sum; `None` where weights are not
     /// exponentials.
     pub once: Option<(Body, [u16; 2])>,
-    /// The epilogue, and the number of its operand that stands for the accumulators.
+    /// Epilogue, and the number of its operand that stands for the accumulators.
     pub result: (BodyClass, u16),
 }
 
 impl AttentionClass {
-    /// Bodies of scores, of the final factor and of the epilogue.
+    /// All bodies of the kernel: those of scores, of the final factor and of the epilogue.
     pub fn bodies(&self) -> impl Iterator<Item = &Body> {
         let points = self.points.iter().map(|p| &p.0.body);
         points.chain(self.once.iter().map(|o| &o.0)).chain([&self.result.0.body])
     }
 
-    /// Threads per block.
+    /// Number of threads per block, including the producer.
     pub fn threads(&self) -> u32 {
         let others = match (&self.tma, self.block.persistent) {
             (None, _) => 0,
@@ -71,7 +71,7 @@ impl AttentionClass {
         32 * (self.block.warps + others)
     }
 
-    /// Pipeline stages in shared memory.
+    /// Number of pipeline stages in shared memory.
     pub fn stages(&self) -> u32 {
         if self.tma.is_some() && !self.block.persistent && self.block.keys * self.sizes[0].max(self.sizes[1]) <= 64 * 64
         {
@@ -81,7 +81,7 @@ impl AttentionClass {
         }
     }
 
-    /// Rows per block.
+    /// Number of rows (queries) per block.
     pub fn rows(&self) -> u32 {
         16 * self.block.warps
     }
@@ -113,13 +113,13 @@ impl AttentionClass {
         self.math == Math::Tf32 && self.along[0] && self.along[1]
     }
 
-    /// Bytes of rows, keys and values in shared memory.
+    /// Bytes of shared memory for rows, keys and values of all pipeline stages.
     fn factors(&self) -> u32 {
         let [rows, keys, values] = [0, 1, 2].map(|f| self.layout(f)[1]);
         (rows + self.stages() * (keys + values)) * self.dtype.size() as u32
     }
 
-    /// Shape of the epilogue: how accumulators are passed to it.
+    /// Shape of the epilogue: number and size of its passes, and the threads that run each.
     pub fn epilogue(&self) -> EpilogueShape<'_> {
         let columns = self.sizes[1];
         let all = EpilogueShape {
@@ -148,7 +148,7 @@ impl AttentionClass {
         self.factors() + self.block.warps * self.epilogue().bytes()
     }
 
-    /// Bytes of shared memory.
+    /// Bytes of shared memory of a block.
     pub fn shared(&self) -> u32 {
         match self.tma {
             Some(_) if self.block.persistent => self.barriers_at() + barriers(self) * BARRIER,

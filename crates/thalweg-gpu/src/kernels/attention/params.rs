@@ -27,25 +27,25 @@ params! {
         /// Batch dimensions, with the strides of rows, keys and values: in elements, or in matrices where TMA copies
         /// them.
         batch: Vec<BatchParams> = each(class.batch.into(), |layout| BatchParams::declare(layout, 3)),
-        /// Rows, keys and values, where all threads copy them.
+        /// Copies of rows, keys and values; empty where TMA copies them.
         copies: Vec<CopyParams> = each(if class.tma.is_none() { 3 } else { 0 }, CopyParams::declare),
-        /// Dimensions of rows, keys and values, where TMA copies them.
+        /// Dimensions of rows, keys and values for TMA; empty where all threads copy them.
         dims: Vec<FactorDimsParams> = |layout| {
             let factors = class.tma.as_slice().as_flattened();
             layout.each(factors.len(), |layout, n| FactorDimsParams::declare(layout, &factors[n]))
         },
-        /// Arguments of the score bodies.
+        /// Kernel arguments of each score body.
         points: Vec<BodyParams> = |layout| layout.each(class.points.len(), |layout, n| part(layout, &class.points[n].0)),
         /// Causal offset: row `i` attends to `i` keys plus this many.
         causal_offset: Option<Stride> = optional(class.causal.is_some(), Stride::declare),
         /// Scalars of a row's final factor.
         once_scalars: Vec<Scalar> = each(class.once.as_ref().map_or(0, |o| o.0.scalars.into()), Scalar::declare),
-        /// Reciprocals of the scalars that it divides by.
+        /// Reciprocals of the scalars that the final factor divides by.
         once_reciprocals: Vec<Scalar> =
             each(class.once.as_ref().map_or(0, |o| divisors(&o.0).len()), Scalar::declare),
         /// Arguments of the epilogue's body.
         result: BodyParams = |layout| part(layout, &class.result.0),
-        /// Tensor maps of rows, keys and values, where TMA copies them.
+        /// Tensor maps of rows, keys and values; empty where all threads copy them.
         maps: Vec<TensorMap> = each(if class.tma.is_some() { 3 } else { 0 }, TensorMap::declare),
     }
 }

@@ -33,7 +33,7 @@ const WIDEST: usize = 128;
 /// Maximum number of lanes of the score bodies: a thread has two neighbouring keys.
 const LANES: usize = 2;
 
-/// A contraction that matches flash attention.
+/// Contraction that matches flash attention, with its components.
 struct AttentionMatch<'a> {
     inner: &'a Inner,
     of_inner: &'a ContractionGeometry,
@@ -266,7 +266,7 @@ impl AttentionBlock {
         }
     }
 
-    /// Lines and terms of a TMA copy, for rows, keys and values.
+    /// Extents in lines and terms of the TMA boxes of rows, keys and values.
     fn boxes(&self, [depth, columns]: [u32; 2]) -> [[u32; 2]; 3] {
         [[16 * self.warps, depth], [self.keys, depth], [columns, self.keys]]
     }

@@ -12,18 +12,18 @@ use thalweg_kernel::Along;
 pub struct CombineClass {
     /// User-defined combine.
     pub of: Loop,
-    /// Mode: fold or scan.
+    /// Mode of the combine: fold or scan.
     pub along: Along,
 }
 
-/// Threads per block. A block has whole segments.
+/// Threads per block. Each block processes whole segments of rows.
 pub const BLOCK: u32 = 256;
 
 /// Maximum number of levels of a scan: elements, the last elements of segments, the last of segments of these, …
 pub const LEVELS: usize = 11;
 
 impl CombineClass {
-    /// Components of an element.
+    /// Number of components (tensors) that an element consists of.
     pub fn components(&self) -> usize {
         self.of.region().args.len()
     }

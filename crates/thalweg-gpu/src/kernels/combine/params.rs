@@ -8,7 +8,7 @@ params! {
     pub struct CombineParams(class: &CombineClass) filled by CombineArguments {
         /// Elements: an address for each component.
         elements: Vec<Address> = each(class.components(), Address::declare),
-        /// Results of a fold, or scratch memory of a scan: an address for each component.
+        /// Address for each component: of a fold's results, or of a scan's scratch memory.
         results: Vec<Address> = each(class.components(), Address::declare),
         /// Number of points of a row.
         points: I64,

@@ -8,21 +8,21 @@ use crate::params::RuntimeArgument;
 use thalweg_kernel::order::SEGMENT;
 use thalweg_kernel::{Along, Moved};
 
-/// A fold or scan of rows.
+/// Fold or scan of rows in scratch memory by a user-defined combine, before its launch is planned.
 pub struct RowCombine<'a> {
     pub class: CombineClass,
     /// Number of rows, and number of points per row.
     pub size: [usize; 2],
     /// Strides in elements from row to row, and from point to point.
     pub steps: [usize; 2],
-    /// Regions of scratch memory of the elements, one for each component.
+    /// Scratch regions of the elements, one for each component.
     pub buffers: &'a [u16],
-    /// Regions of scratch memory for the results of a fold, one for each component.
+    /// Scratch regions of a fold's results, one for each component.
     pub results: &'a [u16],
 }
 
 impl RowCombine<'_> {
-    /// Adds the launch.
+    /// Adds the launch of this fold or scan to a plan.
     pub fn add(self, plan: &mut Plan) {
         let RowCombine { class, size: [rows, n], steps, buffers, results } = self;
         let scans = class.along != Along::Fold;

@@ -18,7 +18,7 @@ use thalweg_ir::{DType, MAX_RANK};
 use thalweg_kernel::{Contraction, ContractionGeometry, Geometry, Kernel};
 use thalweg_runtime::Error;
 
-/// Plans the launches; `None` where no operand is copied.
+/// Plans the copies and the contraction; `None` where no operand needs a copy.
 pub fn plan(
     c: &Contraction,
     g: &ContractionGeometry,

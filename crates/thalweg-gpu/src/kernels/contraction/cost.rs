@@ -12,7 +12,7 @@ use crate::tunable::TUNABLES;
 use thalweg_ir::DType;
 use thalweg_kernel::{Contraction, ContractionGeometry, Kernel, Precision, TileGeometry};
 
-/// Nanoseconds per launch, with its latency hidden as far as possible.
+/// Cost of a launch in nanoseconds, with its latency hidden as far as possible.
 const LAUNCH: f64 = 2_000.0;
 /// Memory bandwidth per multiprocessor, in bytes a nanosecond.
 const MEMORY: f64 = 32.0;
@@ -149,7 +149,7 @@ fn tile_time(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> f64 {
         own = own.min(LOW_TILE_RATE);
     }
     let blocks = g.batches() * p.m.div_ceil(tile.m as usize) * p.n.div_ceil(tile.n as usize);
-    // The last wave of blocks takes as long as the others.
+    // Number of waves of blocks; the last one takes as long as a full one.
     let rounds = blocks.div_ceil(chip.multiprocessors as usize) as f64;
     let (shares, computed) = (select::split_k(c, g, chip), computed_time(c, g, tile, chip));
     let together = if shares > 1 { SPLIT_K_COST } else { 0.0 };
@@ -200,7 +200,7 @@ fn opened_time(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> f64 {
     let mut launches = parts + g.factors.iter().flatten().count();
     if c.epilogue.is_some() {
         product += 2.0 * points(g) as f64 * size / MEMORY / many;
-        // The epilogue is fused into the product where that takes less.
+        // The epilogue is fused into the product where the estimate is lower.
         if select::fits(&rest, &of_rest)
             && tma::fits(&rest, &of_rest, chip)
             && own_time(&rest, &of_rest, chip) < product + LAUNCH

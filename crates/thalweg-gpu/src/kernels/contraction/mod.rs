@@ -66,7 +66,7 @@ fn plan_writing(c: &Contraction, g: &ContractionGeometry, written: DType, target
     unfused::plan(c, g, written, target)
 }
 
-/// The contraction that remains after its operands are computed to memory.
+/// Replaces computed operands by matrices in memory: the contraction that remains once they are stored.
 fn without_factors(c: &Contraction, g: &ContractionGeometry) -> (Contraction, ContractionGeometry) {
     let bare = ContractionGeometry::unfused(g.product.clone());
     (

@@ -5,9 +5,9 @@ use crate::params::{Address, OptionalAddress, params};
 params! {
     /// Arguments of a library's GEMM, which is column-major: its left operand is our B.
     pub struct LibraryParams() filled by LibraryArguments {
-        /// Left operand (our B).
+        /// Address of the left operand, which is our B.
         left: Address,
-        /// Right operand (our A).
+        /// Address of the right operand, which is our A.
         right: Address,
         /// Address of the result.
         result: Address,

@@ -82,13 +82,13 @@ fn between(c: &Contraction) -> DType {
     if c.precision == thalweg_kernel::Precision::Ordered { c.accumulator() } else { c.dtype }
 }
 
-/// Adds a region of scratch memory for `points` elements.
+/// Adds a scratch region for `points` elements; returns its address as an argument.
 fn scratch(plan: &mut Plan, points: usize, dtype: DType) -> RuntimeArgument {
     plan.scratch.push((points * dtype.size()).max(64));
     RuntimeArgument::Scratch(plan.scratch.len() as u16 - 1, 0)
 }
 
-/// Geometry of a body's whole domain.
+/// Geometry of a kernel over the whole domain of a contraction's body.
 pub fn whole(kernel: &Kernel, tiles: &TileGeometry) -> Geometry {
     let first = || tiles.boxes[0].geometry.clone();
     match kernel {
@@ -102,7 +102,7 @@ pub fn whole(kernel: &Kernel, tiles: &TileGeometry) -> Geometry {
     }
 }
 
-/// The kernel with an operand read in another dtype than it was written for.
+/// Copies a kernel, with `operand` read in dtype `dtype` instead of its own.
 fn reading(kernel: &Kernel, operand: u16, dtype: DType) -> Kernel {
     match kernel {
         Kernel::Map(body) => Kernel::Map(thalweg_kernel::reading(body, operand, dtype)),

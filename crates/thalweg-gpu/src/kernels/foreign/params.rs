@@ -10,9 +10,9 @@ params! {
         operands: Vec<Address> = each(class.of.source().operands.len(), Address::declare),
         /// Addresses of the results.
         results: Vec<Address> = each(class.of.source().results.len(), Address::declare),
-        /// Sizes that the entry gets.
+        /// Sizes that are passed to the user's entry.
         sizes: Vec<I64> = each(class.of.source().sizes, I64::declare),
-        /// Numbers that the entry gets.
+        /// Numbers that are passed to the user's entry.
         numbers: Vec<Scalar> = each(class.of.source().numbers.len(), Scalar::declare),
     }
 }

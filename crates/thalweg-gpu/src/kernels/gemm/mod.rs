@@ -9,7 +9,7 @@ use crate::space::{Addressing, Inner, SpaceClass};
 use thalweg_ir::DType;
 use thalweg_kernel::{Access, Body, Node};
 
-/// Arithmetic of a tile.
+/// Arithmetic of a tile: the unit that multiplies, and the dtype of its operands.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Math {
     /// Tensor cores (`mma.sync`), operands of bf16 or f16.
@@ -22,12 +22,12 @@ pub enum Math {
     Plain,
 }
 
-/// Tile of a block, and how its warps divide it.
+/// Tile of the result that a block computes, and how its warps divide it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Tile {
-    /// Number of rows.
+    /// Number of rows (M) of the tile.
     pub m: u32,
-    /// Number of columns.
+    /// Number of columns (N) of the tile.
     pub n: u32,
     /// Number of terms (K) per pipeline step.
     pub k: u32,
@@ -43,9 +43,9 @@ pub struct Tile {
 /// One body of a contraction (prologue or epilogue), over `[batch…, rows…, columns…]`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct BodyClass {
-    /// The computation at a point.
+    /// Computation at a point of the domain.
     pub body: Body,
-    /// Domain of the body.
+    /// Domain of the body: dimensions, lanes and addressing modes.
     pub space: SpaceClass,
     /// Number of batch and of row dimensions.
     pub groups: [u8; 2],
@@ -67,7 +67,7 @@ impl BodyClass {
         (fits && matches!(dtype.size(), 2 | 4)).then_some(k)
     }
 
-    /// Like `stored_unaligned`, if the epilogue only rounds accumulators to bf16 or f16.
+    /// Like `stored_unaligned`, for an epilogue that only rounds accumulators to bf16 or f16.
     pub fn rounded(&self, sums: u16) -> Option<usize> {
         let k = self.stored_unaligned(sums)?;
         let dtype = self.body.accesses[k].dtype;
@@ -99,9 +99,9 @@ pub enum FactorClass {
     },
     /// Copied from memory element by element, by strides of several dimensions, as the windows of a convolution are.
     Strided {
-        /// A body that only loads and stores.
+        /// Body that only loads and stores the operand.
         part: BodyClass,
-        /// Whether elements that are near each other in memory are terms.
+        /// Whether elements that are near each other in memory are terms, and not lines.
         along: bool,
     },
     /// Computed in registers by its body (prologue).
@@ -115,15 +115,15 @@ pub struct GemmClass {
     pub dtype: DType,
     /// Dtype of the accumulators.
     pub sums: DType,
-    /// Arithmetic of the tile.
+    /// Arithmetic of the tile: tensor cores or CUDA cores.
     pub math: Math,
-    /// Tile of a block.
+    /// Tile of the result that a block computes.
     pub tile: Tile,
     /// Number of batch dimensions.
     pub batch: u8,
     /// Load strategies of A and B.
     pub factors: [FactorClass; 2],
-    /// The epilogue, and the number of its operand that stands for the accumulators.
+    /// Epilogue, and the number of its operand that stands for the accumulators.
     pub result: (BodyClass, u16),
     /// Split-K: several blocks divide the terms of a tile. Each stores its accumulators in scratch memory, and the last
     /// one adds them all and runs the epilogue.
@@ -138,7 +138,7 @@ impl Math {
 }
 
 impl Tile {
-    /// Threads per block.
+    /// Number of threads of a block that computes this tile.
     pub fn threads(&self) -> u32 {
         32 * self.warps[0] * self.warps[1]
     }
@@ -151,17 +151,17 @@ pub struct Layout {
     pub along: bool,
     /// Pitch in elements, from line to line or from term to term.
     pub pitch: u32,
-    /// Elements per pipeline stage.
+    /// Number of elements of the operand in a pipeline stage.
     pub all: u32,
 }
 
 impl GemmClass {
-    /// Accumulators per thread.
+    /// Number of accumulators per thread.
     pub fn sums_of_thread(&self) -> u32 {
         self.tile.m * self.tile.n / self.tile.threads()
     }
 
-    /// Bodies of the computed operands and of the epilogue.
+    /// All bodies of the kernel: those of computed operands, and the epilogue.
     pub fn bodies(&self) -> impl Iterator<Item = &Body> {
         let factors = self.factors.iter().filter_map(|f| match f {
             FactorClass::Computed(part) => Some(&part.body),
@@ -214,7 +214,7 @@ impl GemmClass {
         }
     }
 
-    /// Shape of the epilogue: how accumulators are passed to it.
+    /// Shape of the epilogue: number and size of its passes, and the threads that run each.
     pub fn epilogue(&self) -> EpilogueShape<'_> {
         let (rows, by) = (self.rows_a_pass(), PassThreads::Block(self.tile.threads()));
         EpilogueShape {
@@ -227,7 +227,7 @@ impl GemmClass {
         }
     }
 
-    /// Bytes of shared memory.
+    /// Bytes of shared memory of a block.
     pub fn shared(&self) -> u32 {
         self.table_at(2)
     }
@@ -246,15 +246,15 @@ impl GemmClass {
 
 /// Shape of the epilogue, which receives the accumulators pass by pass.
 pub struct EpilogueShape<'a> {
-    /// The epilogue, and the number of its operand that stands for the accumulators.
+    /// Epilogue, and the number of its operand that stands for the accumulators.
     pub result: &'a (BodyClass, u16),
     /// Dtype of the accumulators.
     pub sums: DType,
-    /// Rows per pass.
+    /// Number of rows per pass.
     pub rows: u32,
-    /// Columns per pass.
+    /// Number of columns per pass.
     pub columns: u32,
-    /// Number of passes.
+    /// Number of passes in which the epilogue processes the tile.
     pub passes: u32,
     /// Threads that run a pass.
     pub by: PassThreads,
@@ -263,7 +263,7 @@ pub struct EpilogueShape<'a> {
 /// Threads that run a pass of the epilogue together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PassThreads {
-    /// All threads of a block, this many; accumulators go through shared memory.
+    /// All threads of a block (their number). Accumulators go through shared memory.
     Block(u32),
     /// A warp; accumulators go through shared memory of its own. The kernel defines its first row (`warp_row`).
     Warp {
@@ -281,12 +281,12 @@ pub enum PassThreads {
 }
 
 impl EpilogueShape<'_> {
-    /// Pitch in elements, from row to row.
+    /// Pitch of accumulators in shared memory, in elements from row to row.
     pub fn pitch(&self) -> u32 {
         self.columns + 8
     }
 
-    /// Bytes of shared memory, for all threads of a block or for one warp.
+    /// Bytes of shared memory for the accumulators of a pass: of the block, or of one warp.
     pub fn bytes(&self) -> u32 {
         self.rows * self.pitch() * self.sums.size() as u32
     }

@@ -10,21 +10,21 @@ use crate::params::{
 params! {
     /// Kernel arguments of a tiled GEMM.
     pub struct GemmParams(class: &GemmClass) filled by GemmArguments {
-        /// Sizes of the problem.
+        /// Sizes of the GEMM: M, N, K, and numbers of tiles.
         problem: ProblemParams = flat(ProblemParams::declare),
         /// Batch dimensions, with the strides of A and B.
         batch: Vec<BatchParams> = each(class.batch.into(), |layout| BatchParams::declare(layout, 2)),
-        /// Arguments of A and B.
+        /// Kernel arguments of operands A and B.
         factors: Vec<FactorParams> = |layout| layout.each(2, |layout, n| FactorParams::declare(layout, &class.factors[n])),
-        /// Arguments of the epilogue's body.
+        /// Kernel arguments of the epilogue's body.
         result: BodyParams = |layout| part(layout, &class.result.0),
-        /// Arguments of split-K.
+        /// Arguments of split-K; `None` where one block computes a tile.
         split: Option<SplitParams> = optional(class.split, SplitParams::declare),
     }
 }
 
 params! {
-    /// Sizes of a GEMM.
+    /// Kernel arguments with the sizes of a GEMM.
     pub struct ProblemParams() filled by ProblemArguments {
         /// Rows of the result (M).
         rows: I64,
@@ -44,7 +44,7 @@ params! {
 params! {
     /// Kernel arguments of a batch dimension.
     pub struct BatchParams(factors: usize) filled by BatchArguments {
-        /// Size of the dimension.
+        /// Size of the batch dimension.
         size: Divisor,
         /// Stride of the dimension in each operand: in elements of one that is copied, in matrices of any other.
         strides: Vec<Stride> = each(factors, Stride::declare),
@@ -54,7 +54,7 @@ params! {
 params! {
     /// Kernel arguments of an operand that is copied in vectors.
     pub struct CopyParams() filled by CopyArguments {
-        /// Address of the first element.
+        /// Address of the first element that is copied.
         address: Address,
         /// Pitch: elements from line to line, or from term to term.
         pitch: Stride,
@@ -83,17 +83,17 @@ pub fn part(layout: &mut Layout, part: &BodyClass) -> BodyParams {
 /// Kernel arguments of an operand (A or B).
 #[derive(Clone, Debug)]
 pub enum FactorParams {
-    /// Copied in vectors.
+    /// Operand that is copied in vectors.
     Copied(CopyParams),
-    /// Computed by its body, or copied element by element.
+    /// Operand that is computed by its body, or copied element by element.
     Body(BodyParams),
 }
 
-/// Values of [`FactorParams`].
+/// Values of the kernel arguments [`FactorParams`] of an operand.
 pub enum FactorArguments {
-    /// Copied in vectors.
+    /// Operand that is copied in vectors.
     Copied(CopyArguments),
-    /// Computed by its body, or copied element by element.
+    /// Operand that is computed by its body, or copied element by element.
     Body(BodyArguments),
 }
 

@@ -50,7 +50,7 @@ pub fn is_pitch(pitch: isize) -> bool {
     i32::try_from(pitch).is_ok()
 }
 
-/// The arithmetic of a contraction.
+/// Arithmetic by which a chip computes a contraction.
 pub fn math(c: &Contraction, chip: &Chip) -> Math {
     match (c.dtype, c.precision) {
         (_, Precision::Ordered) => Math::Plain,
@@ -109,12 +109,12 @@ pub fn split_k(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> usize {
     steps.div_ceil(steps.div_ceil(most).max(1)).max(1)
 }
 
-/// Returns the body's operand that is in shared memory or registers, the accumulators.
+/// Number of the operand of a body that stands for the accumulators (in shared memory or registers), if any.
 fn sums(operands: &[u16]) -> Option<u16> {
     operands.iter().position(|&o| o == NO_OPERAND).map(|o| o as u16)
 }
 
-/// A body with its domain, and its operands in the contraction.
+/// Body of a contraction (prologue or epilogue) with its domain, and its operands among those of the contraction.
 pub struct LoweredBody {
     pub body: Body,
     pub space: Space,
@@ -127,7 +127,7 @@ pub struct LoweredBody {
 }
 
 impl LoweredBody {
-    /// Body that computes, with operations expanded that the device lacks.
+    /// Lowers a body that computes: operations that the device lacks are expanded.
     pub fn new(
         body: &Body,
         tiles: &TileGeometry,
@@ -139,7 +139,7 @@ impl LoweredBody {
         LoweredBody::of(body, tiles, lanes, operands, first_scalar)
     }
 
-    /// Body that only loads, converts and stores.
+    /// Lowers a body that only loads, converts and stores.
     pub fn copying(body: &Body, tiles: &TileGeometry, lanes: usize, operands: Vec<u16>) -> LoweredBody {
         LoweredBody::of(widen_sums(body, sums(&operands)), tiles, lanes, operands, 0)
     }
@@ -171,7 +171,7 @@ impl LoweredBody {
         BodyClass { body: self.body.clone(), space: self.space.class.clone(), groups }
     }
 
-    /// Values of the body's arguments. Records the minimum sizes of its operands in the plan.
+    /// Values of the body's kernel arguments. Records the minimum sizes of its operands in the plan.
     pub fn arguments(&self, plan: &mut Plan) -> BodyArguments {
         let address = |operand: u16, offset: i64| match self.operands[operand as usize] {
             NO_OPERAND => None,
@@ -187,12 +187,12 @@ impl LoweredBody {
     }
 }
 
-/// Load strategy of an operand (A or B), with its values.
+/// Load strategy of an operand (A or B), with the values of its arguments.
 enum Factor {
     /// Copied in vectors: whether terms are neighbours, operand, offset of the first element, and stride from line to
     /// line or from term to term.
     Copied { along: bool, operand: u16, first: isize, pitch: isize },
-    /// Computed by its body. `loaded`: the body only loads a matrix in memory.
+    /// Computed by its body. `loaded`: the body only loads a matrix that is in memory.
     Computed { part: LoweredBody, loaded: bool },
     /// Copied element by element, by strides. `along`: whether elements that are near in memory are terms.
     Strided { part: LoweredBody, loaded: bool, along: bool },
@@ -384,7 +384,7 @@ pub fn is_windowed(c: &Contraction, g: &ContractionGeometry, n: usize, chip: &Ch
     matches!(&f.kernel, Kernel::Map(body) if is_strided(c.dtype, math(c, chip), body, tiles))
 }
 
-/// A body over `[batch…, rows, columns]` that stores what it loads.
+/// Builds a body over `[batch…, rows, columns]` that copies: it stores the elements that it loads.
 pub fn copy_of(
     from: DType,
     to: DType,
@@ -484,7 +484,7 @@ fn moved(factors: &[Factor; 2], result: &LoweredBody, g: &ContractionGeometry, c
 }
 
 impl LoweredBody {
-    /// Number of points of the body's domain.
+    /// Number of points of the body's domain, in all matrices of the batch.
     fn points(&self) -> usize {
         self.space.extents.iter().product()
     }
@@ -494,7 +494,7 @@ impl LoweredBody {
         self.space.extents[self.groups[0]..].iter().product()
     }
 
-    /// Bytes that the body reads, except from an operand in shared memory.
+    /// Bytes that the body reads from memory, except for operand `shared`, which is in shared memory.
     pub fn read(&self, shared: Option<u16>) -> u64 {
         let mut body = self.body.clone();
         body.accesses.iter_mut().filter(|a| shared.is_some() && a.operand == shared).for_each(|a| a.operand = None);

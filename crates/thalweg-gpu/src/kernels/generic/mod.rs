@@ -18,15 +18,15 @@ pub enum Width {
 }
 
 impl Width {
-    /// All variants, in the order of their number.
+    /// All widths, in the order of their discriminants.
     pub const ALL: [Width; 4] = [Width::Narrow, Width::Functions, Width::Wide, Width::Double];
 
-    /// Points per thread.
+    /// Number of points per thread.
     pub fn lanes(self) -> usize {
         if self.is_wide() { 2 } else { 4 }
     }
 
-    /// Whether values have 64 bits.
+    /// Whether interpreter values have 64 bits.
     pub fn is_wide(self) -> bool {
         self >= Width::Wide
     }

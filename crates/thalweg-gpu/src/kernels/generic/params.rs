@@ -22,13 +22,13 @@ params! {
         begin: I64,
         /// Address of the fault slot.
         fault: FaultAddress,
-        /// Kernel-argument index of the domain's first dimension.
+        /// Kernel-argument index of the size of the domain's first dimension.
         first_dim: I64,
         /// Descriptor of each access: index of its first argument, addressing mode and dtype, packed.
         descriptors: Vec<I64> = each(domain.addressing.len(), I64::declare),
         /// Arguments of domain and accesses.
         space: SpaceParams = flat(|layout| SpaceParams::declare(layout, domain)),
-        /// Address of the partial results of each fold that the launch stores.
+        /// Addresses of the partial results that the launch stores, one for each fold.
         stores: Vec<Address> = each(partials, Address::declare),
         /// Scalars of the body.
         numbers: Vec<Scalar> = each(scalars, Scalar::declare),

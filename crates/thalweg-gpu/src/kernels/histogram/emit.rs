@@ -24,7 +24,7 @@ fn u32(name: &str) -> Expr {
     Expr::name(name, Type::U32)
 }
 
-/// Emits an atomic addition to a word of the table.
+/// Emits an atomic addition to a word of the table in shared memory.
 fn add(at: Expr, value: Expr, before: Option<&str>) -> Statement {
     Statement::Atomic { op: Atomic::Add, name: "table".into(), at, value, before: before.map(Into::into) }
 }

@@ -11,24 +11,24 @@ use thalweg_kernel::NodeId;
 /// Threads per block. Many, since each block adds its table to the result.
 pub const BLOCK: u32 = 512;
 
-/// Blocks per multiprocessor.
+/// Number of blocks per multiprocessor in the launch of a histogram.
 pub const BLOCKS: usize = 4;
 
-/// Value that a point adds to its bin.
+/// Value that each point adds to its bin.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Addend {
-    /// One number for all points.
+    /// One number, which is added for all points.
     Same,
-    /// The value of this node of the body.
+    /// Value of this node of the body at each point.
     Element(NodeId),
 }
 
-/// Class key: the properties that decide the source, besides the body, which stores nothing.
+/// Class key of a histogram: the properties that decide the source, besides the body, which stores nothing.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct HistogramClass {
     /// Class of the map that computes index and addend, without tiles.
     pub map: MapClass,
-    /// Node of the index.
+    /// Node with the index of the bin.
     pub index: NodeId,
     /// Value that a point adds.
     pub added: Addend,
@@ -37,7 +37,7 @@ pub struct HistogramClass {
 }
 
 impl HistogramClass {
-    /// Bytes of a bin in a table.
+    /// Bytes of a bin in a table in shared memory.
     pub fn size(&self) -> usize {
         match self.added {
             Addend::Same => 4,

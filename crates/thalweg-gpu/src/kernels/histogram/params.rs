@@ -8,7 +8,7 @@ use thalweg_kernel::Body;
 params! {
     /// Kernel arguments of a histogram.
     pub struct HistogramParams(class: &HistogramClass, body: &Body) filled by HistogramArguments {
-        /// Map that computes the index and the addend.
+        /// Kernel arguments of the map that computes the index and the addend.
         map: MapParams = flat(|layout| MapParams::declare(layout, &class.map, body)),
         /// Number of bins.
         bins: U32,

@@ -21,7 +21,7 @@ use thalweg_kernel::{
     ScatterGeometry, Store, expand, widen,
 };
 
-/// Number of vectors that a thread has in flight.
+/// Number of vectors that a thread loads before it processes the first of them.
 const VECTORS: u8 = 4;
 
 /// Whether values are counted in tables: integers that are added along the only dimension. The tables must fit shared
@@ -39,13 +39,13 @@ pub fn fits(op: ScatterOp, dtype: DType, g: &ScatterGeometry) -> bool {
         && TUNABLES.min_values_of_place.reached_by(g.n / g.size)
 }
 
-/// Source of the index.
+/// Source of the indices of a histogram.
 #[derive(Clone, Copy)]
 pub enum Index<'a> {
     /// A map over these extents. Its operands are numbered from 0 on; the last of them is the result, which is not
     /// written.
     Map(&'a Body, &'a [usize], &'a [AccessGeometry]),
-    /// An operand in memory, read as it is.
+    /// Operand in memory that has the indices in the order of the points.
     Lies(RuntimeArgument),
 }
 
@@ -56,7 +56,7 @@ pub fn fused<'a>(input: Option<&'a Computed>, g: &'a ScatterGeometry) -> Option<
     (as_it_lies && body.stores.len() == 1).then_some(Index::Map(body, &own.extents, &own.accesses))
 }
 
-/// Geometry of an access to a vector's elements with this base and stride.
+/// Geometry of an access to the points of a domain in order, with this base and stride.
 fn along(extents: &[usize], [base, step]: [isize; 2]) -> AccessGeometry {
     let mut strides = [0; MAX_RANK];
     let mut each = step;
@@ -120,7 +120,7 @@ pub fn add(
     let map = MapClass { space: space.class.clone(), vectors: VECTORS, tile: None };
     let class = HistogramClass { map, index, added, dtype };
     let table = g.size * class.size();
-    // A power of two of tables, as many as fit.
+    // Number of tables per block: a power of two, as many as fit.
     let tables = 1 << (TUNABLES.max_table_bytes.get() / table).clamp(1, TUNABLES.max_tables.size()).ilog2();
     let mut own_plan = Plan { checked: true, ..Plan::default() };
     let size = dtype.size() as i64;

@@ -10,7 +10,7 @@ params! {
     pub struct MapParams(class: &MapClass, of: &Body) filled by MapArguments {
         /// Number of vectors of points.
         vectors: I64,
-        /// Arguments of the body.
+        /// Kernel arguments of the body.
         body: BodyParams = flat(|layout| BodyParams::declare(layout, &class.space, of)),
         /// Address of the fault slot.
         fault: FaultAddress,
@@ -20,7 +20,7 @@ params! {
 }
 
 params! {
-    /// Numbers of tiles along the two dimensions that a tile covers.
+    /// Number of tiles along each of the two dimensions that a tile covers.
     pub struct TilesParams() filled by TilesArguments {
         /// Number of tiles along the innermost dimension.
         along: Divisor,

@@ -18,13 +18,13 @@ fn most_lanes(body: &Body) -> usize {
     if TUNABLES.max_eight_lane_nodes.admits(body.nodes.len()) { 8 } else { 2 }
 }
 
-/// Adds the maps of a kernel's boxes.
+/// Adds a launch for each of a kernel's boxes.
 pub fn add_boxes(plan: &mut Plan, bodies: &[Body], boxes: &[MapGeometry], target: &dyn Target) {
     assert_eq!(bodies.len(), boxes.len(), "one geometry a box");
     bodies.iter().zip(boxes).for_each(|(b, g)| add_map(plan, b, g, target));
 }
 
-/// Adds a map.
+/// Adds the launch of a map to a plan.
 pub fn add_map(plan: &mut Plan, body: &Body, geometry: &MapGeometry, target: &dyn Target) {
     let body = &expand(&widen(body), &|op, dtype| target.is_native(op, dtype));
     plan.moved += traffic::map(body, &geometry.extents, &geometry.accesses);
@@ -86,7 +86,7 @@ fn tile(body: &Body, space: &Space, chip: &Chip) -> Option<(Tile, usize)> {
         access.operand.filter(|_| steps[innermost].unsigned_abs() > 1)?;
         let long = |d: usize| TUNABLES.min_tile_side.reached_by(space.extents[d]);
         let dim = (0..innermost).find(|&d| steps[d] == 1 && long(d))?;
-        // A sector of 32 bytes.
+        // Extent of the tile along the other dimension: a sector of 32 bytes.
         let depth = (32 / access.dtype.size()).clamp(4, 16);
         Some((Tile { dim: dim as u8, depth: depth as u8 }, space.extents[dim]))
     };

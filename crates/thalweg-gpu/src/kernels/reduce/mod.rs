@@ -10,21 +10,21 @@ use thalweg_kernel::{
     Along, Body, OnlineFold, OnlinePasses, Phase, Phases, Rescaling, Scan, Shift, online_passes, phases,
 };
 
-/// How rows are divided among threads.
+/// Strategy by which rows are divided among threads.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RowStrategy {
     /// A group of threads per row (a power of two up to 32, or the whole block), with the row in registers.
     Registers {
-        /// Threads per row.
+        /// Number of threads per row.
         group: u16,
-        /// Vectors per thread.
+        /// Number of vectors per thread.
         steps: u8,
         /// Whether the vectors cover the row exactly.
         exact: bool,
     },
     /// A group of threads per row, each pass reading the row from memory.
     Reread {
-        /// Threads per row.
+        /// Number of threads per row.
         group: u16,
     },
     /// Lanes over neighbouring rows (outer-axis reduction), several threads for the points of each row.
@@ -41,15 +41,15 @@ pub enum RowStrategy {
         wide: u16,
         /// Number of threads along the points of a segment.
         deep: u16,
-        /// Vectors per thread.
+        /// Number of vectors per thread.
         steps: u8,
     },
     /// A thread per few rows, neighbours along the first of two row dimensions. For rows that are pairs, as in pairwise
     /// distances.
     Pairwise {
-        /// Rows per thread.
+        /// Number of rows per thread.
         rows: u8,
-        /// Bit mask of accesses whose element is the same for all rows of a thread.
+        /// Bit mask of the accesses whose element is the same for all rows of a thread.
         still: u64,
     },
     /// A warp per row, terms strictly in order.
@@ -74,7 +74,7 @@ impl RowStrategy {
         }
     }
 
-    /// Rows per block (outer-axis: vectors of rows; pairwise: threads, each with several rows).
+    /// Number of rows per block. Outer-axis: of vectors of rows; pairwise: of threads, each of which has several rows.
     pub fn rows(self) -> u32 {
         match self {
             RowStrategy::Registers { group, .. } | RowStrategy::Reread { group } => self.block() / group as u32,
@@ -85,7 +85,7 @@ impl RowStrategy {
     }
 }
 
-/// One phase of several that run as kernels of their own.
+/// Phase that is a launch of its own, as one of several.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Stage {
     /// Index of the phase.
@@ -102,18 +102,18 @@ pub struct Stage {
 pub struct Online {
     /// Number of folds that are the body's own. The others are the lower moments that rescaling needs.
     pub own: u16,
-    /// Tiles that are shifted by the mean of the first of them.
+    /// Number of consecutive tiles that are shifted by the mean of the first of them.
     pub tiles: u8,
 }
 
 /// Class key of a row kernel: the properties that decide its source, besides its body.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RowsClass {
-    /// Domain of the rows.
+    /// Domain of the row kernel: dimensions, lanes and addressing modes.
     pub space: SpaceClass,
-    /// Division of rows among threads.
+    /// Strategy by which rows are divided among threads.
     pub strategy: RowStrategy,
-    /// The phase that runs as this launch; `None` for all of them.
+    /// Phase that this launch runs; `None` if it runs all of them.
     pub stage: Option<Stage>,
     /// Fusion of two passes by rescaling identities, if any.
     pub online: Option<Online>,
@@ -135,7 +135,7 @@ impl RowsClass {
         self.is_held_by_blocks() || self.stage.is_some_and(|s| s.split || s.chained)
     }
 
-    /// Vectors per tile of a chained scan.
+    /// Number of vectors per tile of a chained scan; `None` for other kernels.
     pub fn tile(&self) -> Option<usize> {
         match self.strategy {
             RowStrategy::Registers { group, steps, .. } if self.is_chained() => Some(group as usize * steps as usize),

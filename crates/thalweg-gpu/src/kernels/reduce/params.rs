@@ -20,17 +20,17 @@ params! {
         runs_or_tiles: I64,
         /// Number of points of a run.
         run_points: I64,
-        /// Arguments of the body.
+        /// Kernel arguments of the body.
         body: BodyParams = flat(|layout| BodyParams::declare(layout, &class.space, of)),
         /// Address of the fault slot.
         fault: FaultAddress,
-        /// Values of rows between stages: results of folds, then those of user-defined combines.
+        /// Addresses of the row values that stages pass on: results of folds, then those of user-defined combines.
         values: Vec<OptionalAddress> = each(counts.values, OptionalAddress::declare),
         /// Addresses of the partial results of folds.
         partials: Vec<OptionalAddress> = each(counts.partials, OptionalAddress::declare),
         /// Addresses of the buffers of row elements.
         buffers: Vec<OptionalAddress> = each(counts.buffers, OptionalAddress::declare),
-        /// Address of counters, or of the exchange buffer of blocks.
+        /// Address of the queue's counters, or of the exchange buffer of the blocks.
         counters_or_exchange: OptionalAddress,
         /// Addresses of the states of online folds.
         states: Vec<OptionalAddress> = each(counts.states, OptionalAddress::declare),
@@ -40,18 +40,18 @@ params! {
 /// Numbers of addresses between the stages of a row kernel; none for a kernel of all phases.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct RowsCounts {
-    /// Number of row values.
+    /// Number of values of a row.
     pub values: usize,
-    /// Number of partial results.
+    /// Number of folds with partial results in memory.
     pub partials: usize,
-    /// Number of buffers.
+    /// Number of buffers of row elements.
     pub buffers: usize,
     /// Number of states of online folds.
     pub states: usize,
 }
 
 impl RowsCounts {
-    /// Counts of a class.
+    /// Counts the arguments of each kind that a class has.
     pub fn new(class: &RowsClass, body: &Body, phases: &Phases) -> RowsCounts {
         if class.stage.is_none() {
             return RowsCounts::default();

@@ -17,7 +17,7 @@ use crate::ir::{Definition, Expr, Kernel, Routine, Type};
 use crate::kernels::scan::params::ScanParams;
 use crate::kernels::scan::{BLOCK, POINTS, ScanClass, ScanStrategy, WARP};
 
-/// Threads of a block, where each thread scans a row of its own.
+/// Threads per block of a scan in which each thread scans a row of its own.
 const ROWS: u32 = 32;
 
 /// Builds the kernel of a class key.
@@ -179,7 +179,7 @@ proc store(first, stop, carry, x) {
 }
 ";
 
-/// Outer-axis rows: neighbouring threads have neighbouring rows.
+/// DSL text for outer-axis rows: neighbouring threads have neighbouring rows.
 const OUTER_AXIS: &str = r"
 let shares = param row_blocks;
 let width = param block_rows, own_column = t % width, depth = t / width, deep = threads / width;
@@ -218,7 +218,7 @@ proc store(first, stop, carry, x) {
 }
 ";
 
-/// Main loop: iterations of all threads, chunk by chunk.
+/// DSL text of the main loop: all threads of a block scan chunk by chunk.
 const CHUNKED: &str = r"
 let chunk = param row_threads_or_chunk, own = param block_chunks, chunks = param row_chunks, share = i64(block % shares);
 let folded = param only_reduce != 0;

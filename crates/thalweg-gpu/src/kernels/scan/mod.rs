@@ -11,7 +11,7 @@ use thalweg_ir::{DType, ScanOp};
 pub struct ScanClass {
     /// Operation of the scan.
     pub op: ScanOp,
-    /// Whether it scans from the end.
+    /// Whether the scan runs from the end.
     pub reverse: bool,
     /// Dtype of the elements.
     pub dtype: DType,
@@ -19,7 +19,7 @@ pub struct ScanClass {
     pub strategy: ScanStrategy,
 }
 
-/// Division of rows among threads.
+/// Strategy by which rows are divided among threads.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ScanStrategy {
     /// One thread per row, terms in order.
@@ -36,10 +36,10 @@ pub enum ScanStrategy {
 /// Threads per block.
 pub const BLOCK: usize = 256;
 
-/// Points per thread and iteration.
+/// Number of points per thread and iteration.
 pub const POINTS: usize = 8;
 
-/// Points per warp and iteration.
+/// Number of points per warp and iteration.
 pub const WARP: usize = 32 * POINTS;
 
 /// A scan or sort of rows of scratch memory, before its strategy is selected.
@@ -47,7 +47,7 @@ pub const WARP: usize = 32 * POINTS;
 pub struct RowScan {
     /// Operation of the scan or sort.
     pub op: ScanOp,
-    /// Whether it scans from the end; for a sort, whether it is descending.
+    /// Direction. Scan: whether it runs from the end. Sort: whether it is descending.
     pub reverse: bool,
     /// Dtype of the elements.
     pub dtype: DType,
@@ -59,8 +59,8 @@ pub struct RowScan {
     pub row_step: usize,
     /// Stride from point to point, in elements.
     pub point_step: usize,
-    /// Region of scratch memory of the elements.
+    /// Scratch region of the elements.
     pub from: u16,
-    /// Region of scratch memory of the result; may be that of the elements.
+    /// Scratch region of the result; may be that of the elements.
     pub to: u16,
 }

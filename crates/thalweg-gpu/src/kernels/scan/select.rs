@@ -13,7 +13,7 @@ use crate::tunable::TUNABLES;
 use thalweg_ir::ScanOp;
 
 impl RowScan {
-    /// Adds the launches of a scan.
+    /// Adds the launches of a scan to a plan.
     pub fn add(self, plan: &mut Plan, target: &dyn Target) {
         let RowScan { op, dtype, rows, points: n, .. } = self;
         if rows * n == 0 {
@@ -75,7 +75,7 @@ impl RowScan {
         }
     }
 
-    /// Adds a launch.
+    /// Adds one launch to a plan.
     fn launch(self, plan: &mut Plan, strategy: ScanStrategy, grid: u32, block: u32, division: Division) {
         let RowScan { op, reverse, dtype, .. } = self;
         let arguments = ScanArguments {
@@ -98,7 +98,7 @@ impl RowScan {
     }
 }
 
-/// Division of rows among threads and blocks: values of the arguments with these names.
+/// Values of the kernel arguments that divide rows among threads and blocks ([`ScanArguments`]).
 #[derive(Clone, Copy, Default)]
 struct Division {
     row_threads_or_chunk: usize,

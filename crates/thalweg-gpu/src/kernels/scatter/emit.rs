@@ -39,7 +39,7 @@ pub fn kernel(class: &ScatterClass) -> Kernel {
 struct Scatter<'a> {
     class: &'a ScatterClass,
     params: &'a ScatterParams,
-    /// Type of thread indices.
+    /// Integer type of thread indices: u32, or i64 for more than 2³¹ threads.
     number: Type,
 }
 
@@ -51,12 +51,12 @@ fn number(n: i64, ty: Type) -> Expr {
     Expr::Number(n, ty)
 }
 
-/// Immutable variable.
+/// Declaration of an immutable variable.
 fn set(name: &str, value: Expr) -> Statement {
     Statement::Let(name.into(), value)
 }
 
-/// Monoid of an operation, and the dtype in which it is computed.
+/// Monoid of a scatter operation, and the dtype in which it is computed; `None` for plain stores.
 fn monoid(op: ScatterOp, dtype: DType) -> Option<(Monoid, DType)> {
     let held = if matches!(dtype, DType::BF16 | DType::F16) { DType::F32 } else { dtype };
     op.monoid().map(|monoid| (monoid, held))
@@ -84,7 +84,7 @@ impl Scatter<'_> {
         Type::Stored(self.class.dtype)
     }
 
-    /// Variable of the type of thread indices.
+    /// Variable with the type of thread indices.
     fn own(&self, name: &str) -> Expr {
         Expr::name(name, self.number)
     }
@@ -148,7 +148,7 @@ impl Scatter<'_> {
         };
         out.push(Statement::when(beyond, vec![Statement::Return]));
         let counted = if stage == ScatterStage::Latest { i64("counted") } else { self.own("counted") };
-        // In a join, a warp has what a thread has elsewhere: a run.
+        // A warp of a join has the task that a thread has in other stages: one run.
         let of_warp = if let ScatterStage::Join(_) = stage { counted / number(32, ty) } else { counted };
         out.push(set("g", of_warp.to(ty)));
         let g = || self.own("g");
@@ -192,7 +192,7 @@ impl Scatter<'_> {
         out
     }
 
-    /// Declares registers for a vector of lines.
+    /// Declares registers for the elements of neighbouring lines.
     fn registers(&self, name: &str) -> Statement {
         Statement::Registers { name: name.into(), ty: self.stored(), shape: vec![self.class.lanes.into()] }
     }
@@ -205,12 +205,12 @@ impl Scatter<'_> {
         Statement::StoreVector { operand: "to".into(), at, from: (name.into(), vec![]) }
     }
 
-    /// Whether tensor and result share memory.
+    /// Condition that tensor and result share memory.
     fn in_place(&self) -> Expr {
         self.params.tensor.read(Type::U64).same(self.params.result.read(Type::U64))
     }
 
-    /// Offset of the result's element with index `along` on the axis.
+    /// Offset in the result of the line's element with index `along` on the scattered axis.
     fn result(&self, along: Expr) -> Expr {
         i64("at3") + along * self.params.result_stride.read(Type::I64)
     }
@@ -224,14 +224,14 @@ impl Scatter<'_> {
         ]
     }
 
-    /// Destination: the element along the axis that index `at` of a line refers to.
+    /// Destination index on the scattered axis: the value of the line's index number `at`.
     fn named(&self, at: Expr) -> Expr {
         let at = i64("at1") + at * self.params.index_stride.read(Type::I64);
         let load = Expr::Load(Type::Stored(DType::I64), "index".into(), Box::new(at));
         Expr::Unpack(DType::I64, Box::new(load))
     }
 
-    /// Whether the destination `place` is out of range.
+    /// Condition that the destination index `place` is out of range.
     fn is_outside(&self) -> Expr {
         i64("place").lt(number(0, Type::I64)).or(i64("place").ge(self.params.size.read(Type::I64)))
     }
@@ -240,7 +240,7 @@ impl Scatter<'_> {
         Statement::Fault(self.params.fault.read(Type::U64))
     }
 
-    /// Emits the update of `place` by the element `raw`, both registers.
+    /// Emits the combination of element `raw` into the register `place`, by the scatter's operation.
     fn put(&self, op: ScatterOp, raw: Expr, place: Expr) -> Vec<Statement> {
         let dtype = self.class.dtype;
         let Some((monoid, held)) = monoid(op, dtype) else { return vec![Statement::Set(place, raw)] };
@@ -250,7 +250,7 @@ impl Scatter<'_> {
         };
         let [before, value] = [unpacked(place.clone()), unpacked(raw)];
         let both = match (dtype, monoid) {
-            // Sums modulo 2.
+            // A sum of bools is taken modulo 2.
             (DType::Bool, Monoid::Sum) => Expr::Operation(ElementOp::Xor, dtype, vec![before, value]),
             (DType::Bool, Monoid::Max) => Expr::Operation(ElementOp::Or, dtype, vec![before, value]),
             (DType::Bool, _) => Expr::Operation(ElementOp::And, dtype, vec![before, value]),
@@ -315,7 +315,8 @@ impl Scatter<'_> {
         ]
     }
 
-    /// Last index found so far that refers to an element, plus one.
+    /// Entry of the table of latest indices for element `at`: the position of the last index that refers to it, plus
+    /// one.
     fn known(at: Expr) -> Expr {
         Expr::Load(Type::U32, "latest".into(), Box::new(i64("at4") + at))
     }
@@ -328,7 +329,7 @@ impl Scatter<'_> {
             operand("latest", Type::U32, self.params.sorted_or_latest.slot()),
             set("place", self.named(self.along())),
             Statement::when(self.is_outside(), vec![self.fault(), Statement::Return]),
-            // The next index refers to the same element, and is later.
+            // The next index refers to the same element and has precedence: this thread is done.
             Statement::when(next.lt(self.params.indices.read(self.number)).and(same), vec![Statement::Return]),
             Statement::when(
                 Scatter::known(i64("place")).lt(own.clone()),
@@ -367,12 +368,12 @@ impl Scatter<'_> {
         operand("sorted", Type::U64, self.params.sorted_or_latest.slot())
     }
 
-    /// Sorted pair `at` of the row's indices.
+    /// Sorted pair number `at` of the row: element in the high half, position of the index in the low half.
     fn sorted(at: Expr) -> Expr {
         Expr::Load(Type::U64, "sorted".into(), Box::new(i64("at4") + at))
     }
 
-    /// Destination element of a pair.
+    /// Destination element of a pair, its high half.
     fn element_of(pair: Expr) -> Expr {
         Expr::Binary(Binary::Shr, Box::new([pair, number(32, Type::U64)])).to(Type::U32)
     }

@@ -7,13 +7,13 @@ pub(crate) mod select;
 
 use thalweg_ir::{DType, ScatterOp};
 
-/// Threads per block.
+/// Threads per block of every launch of a scatter.
 pub const BLOCK: u32 = 128;
 
-/// Task of a launch, and its operation.
+/// Task of a launch of a scatter, with the operation that it applies.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ScatterStage {
-    /// Copies the tensor.
+    /// Copies the tensor to the result.
     Copy,
     /// Scatters the values of a line in order, a thread per line.
     Lines(ScatterOp),
@@ -26,18 +26,19 @@ pub enum ScatterStage {
     Join(ScatterOp),
     /// Scatters each value by an atomic operation.
     Atomic(ScatterOp),
-    /// Clears the table of the latest indices.
+    /// Zeroes the table of latest indices, which `Latest` fills.
     Clear,
-    /// Finds the position of the last index that refers to an element, plus one, by an atomic maximum.
+    /// Fills the table of latest indices by an atomic maximum: for each element the position of the last index that
+    /// refers to it, plus one.
     Latest,
-    /// Stores the value of that last index, or copies the element where there is none.
+    /// Stores to each element the value of its latest index, or copies it where no index refers to it.
     Take,
 }
 
-/// Class key: the properties that decide the source.
+/// Class key of a launch of a scatter: the properties that decide the source.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ScatterClass {
-    /// Task of the launch.
+    /// Task of this launch.
     pub stage: ScatterStage,
     /// Dtype of tensor, values and result.
     pub dtype: DType,

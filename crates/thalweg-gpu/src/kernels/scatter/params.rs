@@ -8,9 +8,9 @@ params! {
     pub struct ScatterParams(class: &ScatterClass) filled by ScatterArguments {
         /// Address of the tensor, a copy of which the values are scattered to.
         tensor: Address,
-        /// Address of the indices.
+        /// Address of the indices of values.
         index: Address,
-        /// Address of the values.
+        /// Address of the values that are scattered.
         values: Address,
         /// Address of the result; may be that of the tensor.
         result: Address,
@@ -30,18 +30,18 @@ params! {
         result_stride: Stride,
         /// Address of the fault slot.
         fault: FaultAddress,
-        /// Address of the sorted indices, or of the table of the latest indices.
+        /// Address of the sorted indices, or of the table of latest indices.
         sorted_or_latest: OptionalAddress,
         /// Divisor of a thread's index: the number of lines where neighbouring threads have neighbouring lines, else
         /// the number of threads per line.
         split: Divisor,
-        /// Number of threads.
+        /// Number of threads of the launch that have work.
         threads: I64,
         /// Whether neighbouring threads have neighbouring lines.
         across: Flag,
-        /// Dimensions of lines.
+        /// Dimensions of lines: all dimensions except the scattered axis.
         dims: Vec<LineDimParams> = each(class.dims.into(), LineDimParams::declare),
-        /// Arguments of runs that are cut into chunks.
+        /// Kernel arguments of runs that are cut into chunks; `None` in other stages.
         chunks: Option<ChunkParams> =
             optional(matches!(class.stage, ScatterStage::Chunks(_) | ScatterStage::Join(_)), ChunkParams::declare),
     }
@@ -50,17 +50,17 @@ params! {
 params! {
     /// Kernel arguments of a dimension of lines.
     pub struct LineDimParams() filled by LineDimArguments {
-        /// Size of the dimension.
+        /// Size of the dimension of lines.
         size: Divisor,
-        /// Stride in the tensor.
+        /// Stride of the dimension in the tensor, in elements.
         tensor: Stride,
-        /// Stride in the indices.
+        /// Stride of the dimension in the indices, in elements.
         index: Stride,
-        /// Stride in the values.
+        /// Stride of the dimension in the values, in elements.
         values: Stride,
-        /// Stride in the result.
+        /// Stride of the dimension in the result, in elements.
         result: Stride,
-        /// Stride in the sorted indices, or in the table of the latest ones.
+        /// Stride of the dimension in the sorted indices, or in the table of latest indices.
         sorted: Stride,
     }
 }

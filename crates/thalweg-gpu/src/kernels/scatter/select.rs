@@ -81,7 +81,7 @@ fn dimensions(g: &ScatterGeometry) -> (Dims, usize) {
     (dims, rows)
 }
 
-/// Chooses the strategy of a scatter with this many lines and sorted rows of indices.
+/// Selects the strategy of a scatter over `lines` lines, with `rows` rows of indices to sort.
 fn choose(
     (op, dtype, ordered): (ScatterOp, DType, bool),
     g: &ScatterGeometry,
@@ -160,7 +160,7 @@ fn launches(
         let base = g.base[i] as i64 * sizes[i] as i64;
         *address = match *address {
             RuntimeArgument::Operand(o, offset) => RuntimeArgument::Operand(o, offset + base),
-            // Computed inputs are read through a view, too.
+            // Computed inputs are read through a view, too, whose base is added to the offset.
             RuntimeArgument::Scratch(region, offset) => RuntimeArgument::Scratch(region, offset + base),
             other => other,
         };
@@ -188,7 +188,7 @@ fn launches(
         };
         let lanes = if across && vectors { most } else { 1 };
         let (lines, threads) = (lines / lanes, threads / lanes);
-        // In a join, a warp has what a thread has elsewhere.
+        // A warp of a join has the task that a thread has in other stages.
         let threads = if matches!(stage, ScatterStage::Join(_)) { 32 * threads } else { threads };
         let wide = threads >= 1 << 31;
         let by = |d: usize| if wide { [d.max(1) as u64, 0] } else { divisor(d.max(1)) };
@@ -197,7 +197,7 @@ fn launches(
             // The innermost dimension is counted in vectors.
             let vector = if i + 1 == dims.len() { lanes } else { 1 };
             let [tensor, index, values, result] = strides.map(|s| s * vector as isize);
-            // The table of the latest indices has `size` entries a row.
+            // The table of latest indices has `size` entries a row.
             let each = if matches!(stage, ScatterStage::Latest | ScatterStage::Take) {
                 *sorted / g.n * g.size
             } else {
@@ -278,7 +278,7 @@ fn launches(
     }
 }
 
-/// Bytes of a scatter's computed input, row-major.
+/// Bytes of a scatter's input that is computed to scratch memory, row-major.
 fn output_bytes(kernel: &Kernel, geometry: &Geometry) -> usize {
     let of = |body: &Body, g: &MapGeometry| {
         let last = body.accesses.len() - 1;

@@ -10,7 +10,7 @@ pub fn is_wide(dtype: DType) -> bool {
     dtype.size() == 8
 }
 
-/// Dtype of a key.
+/// Unsigned integer dtype of the sort key of elements of a dtype.
 fn key_type(dtype: DType) -> DType {
     if is_wide(dtype) { DType::U64 } else { DType::U32 }
 }
@@ -47,7 +47,7 @@ fn key_of(dtype: DType, raw: Expr) -> Expr {
     }
 }
 
-/// Environment of the sorts' DSL texts: types of elements and keys, and `key_of`.
+/// DSL environment of the sorts: types of elements and keys, and `key_of`.
 pub(crate) fn keys(class: &SortClass) -> Text<'static> {
     let (dtype, descending) = (class.dtype, class.descending);
     let key = key_type(dtype);

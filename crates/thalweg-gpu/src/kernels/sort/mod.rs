@@ -16,7 +16,7 @@ pub struct SortClass {
     pub descending: bool,
     /// Dtype of the elements.
     pub dtype: DType,
-    /// Task of the launch.
+    /// Task of the launch in the sort.
     pub pass: SortPass,
 }
 

@@ -5,7 +5,7 @@ use crate::kernels::scan::RowScan;
 use crate::kernels::sort::{merge, radix};
 use crate::target::Target;
 
-/// Adds the launches of a sort.
+/// Adds the launches of a sort to a plan, by the faster algorithm.
 pub fn add(sort: RowScan, plan: &mut Plan, target: &dyn Target) {
     if sort.rows * sort.points == 0 {
         return;

@@ -35,21 +35,21 @@ pub(super) fn matmul(step: &Step<'_>, dy: &Tensor) -> Vec<Option<Tensor>> {
     vec![left, right]
 }
 
-/// The matrix repeated for all samples, as a view.
+/// View of a matrix that repeats it for all samples.
 fn over(x: &Tensor, batch: &Shape) -> Tensor {
     let (rows, columns) = (x.dims()[x.rank() - 2], x.dims()[x.rank() - 1]);
     let shape = batch.insert(batch.rank(), rows);
     x.broadcast_to(shape.insert(shape.rank(), columns))
 }
 
-/// The matrices of all samples stacked vertically.
+/// Matrices of all samples, stacked vertically to one matrix.
 fn stacked(x: &Tensor) -> Tensor {
     let columns = x.dims()[x.rank() - 1];
     let rows = x.dims()[..x.rank() - 1].iter().product();
     x.reshaped(Shape::new(&[rows, columns]))
 }
 
-/// The matrices of all samples side by side.
+/// Matrices of all samples, side by side in one matrix.
 fn side_by_side(x: &Tensor) -> Tensor {
     let rows = x.dims()[x.rank() - 2];
     let columns = x.dims()[..x.rank() - 2].iter().product::<usize>() * x.dims()[x.rank() - 1];

@@ -11,7 +11,7 @@ use crate::{DType, Operand, Scalar, Shape, Tensor};
 use thalweg_ir::ElementOp;
 use thalweg_ir::element::Expr;
 
-/// Value of a term, as a number if it is constant.
+/// Value of a derivative's term; a number if the term is constant.
 #[derive(Clone)]
 enum TermValue {
     Number(f64),
@@ -73,7 +73,7 @@ pub(super) fn rule(step: &Step<'_>, op: ElementOp, dy: &Tensor) -> Vec<Option<Te
         .collect()
 }
 
-/// An argument of dtype `narrow` converted to f32; a condition stays.
+/// Converts an argument of dtype `narrow` to f32; a condition stays a bool.
 fn wide(argument: &Argument, narrow: DType) -> Argument {
     match argument {
         Argument::Tensor { shape, value, .. } => {
@@ -115,7 +115,7 @@ impl Terms<'_> {
         }
     }
 
-    /// Whether a term is that argument, or computed from it and constants only.
+    /// Whether a term is argument number `argument`, or computed from it and constants only.
     fn is_of(&self, e: Expr, argument: usize) -> bool {
         match self.term(e) {
             Term::Constant(_) => true,
@@ -125,7 +125,7 @@ impl Terms<'_> {
         }
     }
 
-    /// The gradient times a term.
+    /// Multiplies the gradient by a term.
     fn times(&mut self, dy: &Tensor, e: Expr) -> Tensor {
         match self.term(e).clone() {
             Term::Constant(c) => scaled(dy, c),
@@ -154,7 +154,7 @@ impl Terms<'_> {
         }
     }
 
-    /// The value of a term.
+    /// Evaluates a term, at most once.
     fn value(&mut self, e: Expr) -> TermValue {
         if let Some(known) = &self.known[e.0 as usize] {
             return known.clone();

@@ -8,7 +8,7 @@ use thalweg_stream::Counted;
 /// Caller named in an index error: the index is that of the scatter being differentiated.
 const SCATTER: (&str, Counted) = ("the gradient of a scatter", Counted::Plain);
 
-/// Adds each gradient to the element that was read.
+/// Gradient of a gather: adds each gradient to the element that was read.
 pub(super) fn gather(step: &Step<'_>, dy: &Tensor) -> Tensor {
     let (axis, shape, index) = (step.axis(), step.args[0].shape(), step.args[1].value());
     if index.dims()[axis] == 1 {
@@ -64,9 +64,9 @@ pub(super) fn scatter(step: &Step<'_>, op: ScatterOp, dy: &Tensor) -> Vec<Option
 
 /// Statistics of the factors of each element of a product-scatter.
 struct Cell {
-    /// The product of the factors that are not 0.
+    /// Product of the factors that are not 0.
     product: Tensor,
-    /// The number of factors that are 0.
+    /// Number of factors that are 0.
     zeros: Tensor,
     /// The sum of the factors that are 0: its value is 0, but its derivative is not.
     sum: Tensor,

@@ -20,7 +20,7 @@ enum Argument {
     Tensor {
         shape: Shape,
         dtype: DType,
-        /// The value, if `needs` says that the rule reads it.
+        /// Value of the argument, if `needs` says that the rule reads it.
         value: Option<Tensor>,
     },
     Scalar(u64),
@@ -34,7 +34,7 @@ impl Argument {
         }
     }
 
-    /// The value, which `needs::reads` requests.
+    /// Value of the argument, which the rule may read only if `needs::reads` says so.
     fn value(&self) -> &Tensor {
         match self {
             Argument::Tensor { value: Some(value), .. } => value,
@@ -49,7 +49,7 @@ impl Argument {
         }
     }
 
-    /// Converts the value to f32 if it is bf16 or f16.
+    /// Converts the argument's value to f32 if it is bf16 or f16.
     fn widen(&mut self) {
         if let Argument::Tensor { value: Some(value), .. } = self
             && is_narrow(value.dtype())
@@ -59,12 +59,12 @@ impl Argument {
     }
 }
 
-/// Whether rules of several steps convert the dtype to f32.
+/// Whether the dtype is bf16 or f16, which rules of several steps convert to f32.
 fn is_narrow(dtype: DType) -> bool {
     matches!(dtype, DType::BF16 | DType::F16)
 }
 
-/// Arguments of a rule.
+/// Operation that a rule differentiates, with its arguments and result.
 struct Step<'a> {
     op: Op,
     attr: u32,

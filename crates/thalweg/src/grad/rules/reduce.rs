@@ -4,12 +4,12 @@ use super::{Step, zeros};
 use crate::{Shape, Tensor};
 use thalweg_ir::ReduceOp;
 
-/// Bit mask of the reduced axes, from the attribute.
+/// Bit mask of the reduced axes, from the operation's attribute.
 fn mask(step: &Step<'_>) -> u32 {
     step.attr & 0xFF
 }
 
-/// A result broadcast over the elements that were reduced to it.
+/// Broadcasts the result of a reduction over the elements that were reduced to it.
 fn spread(y: &Tensor, shape: &Shape, mask: u32) -> Tensor {
     let mut kept = *shape;
     for (i, d) in kept.dims_mut().iter_mut().enumerate() {

@@ -70,7 +70,7 @@ fn difference(a: &Tensor, b: &Tensor) -> Tensor {
     (b.is_inf() & a.eq(b)).where_(0.0, a - b)
 }
 
-/// The tensor padded along an axis with copies of a value.
+/// Pads a tensor along an axis with copies of a value.
 fn shifted(x: &Tensor, axis: usize, before: usize, behind: usize, value: i64) -> Tensor {
     let mut widths = vec![(0, 0); x.rank()];
     widths[axis] = (before, behind);

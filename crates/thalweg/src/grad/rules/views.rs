@@ -14,7 +14,7 @@ pub(super) fn unpermuted(dy: &Tensor, attr: u32) -> Tensor {
     dy.permute(inverse)
 }
 
-/// The gradient of a slice: elements written among zeros.
+/// Gradient of a slice: writes the gradients of its elements among zeros.
 pub(super) fn unsliced(dy: &Tensor, shape: &Shape, ints: &[i64]) -> Tensor {
     if dy.numel() == 0 {
         return zeros(*shape, dy);

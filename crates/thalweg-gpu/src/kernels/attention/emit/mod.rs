@@ -33,7 +33,7 @@ use crate::kernels::gemm::{LINE_ELEMENTS, Math};
 use thalweg_ir::DType;
 use thalweg_kernel::CausalMask;
 
-/// Emitter of an attention kernel.
+/// Emitter of a flash attention kernel.
 struct Attention<'a> {
     class: &'a AttentionClass,
     params: &'a AttentionParams,
@@ -102,13 +102,13 @@ let t = thread, lane = t % 32, warp = t / 32;
         out
     }
 
-    /// Element type of rows, keys and values, in memory and in shared memory.
+    /// Type of the elements of rows (queries), keys and values, in memory and in shared memory.
     fn element(&self) -> Type {
         let dtype = self.class.dtype;
         if self.class.math == Math::Tf32 { Type::Held(dtype) } else { Type::Stored(dtype) }
     }
 
-    /// Names and constants bound in every DSL text of flash attention.
+    /// DSL environment of flash attention: names and constants that every text uses.
     fn text(&self) -> Text<'static> {
         let class = self.class;
         let keys = class.block.keys;
@@ -136,7 +136,7 @@ let t = thread, lane = t % 32, warp = t / 32;
         ["t", "lane", "warp"].into_iter().fold(text, |text, name| text.value(name, u32(name)))
     }
 
-    /// Emits the offset of a tile's product in rows, keys and values.
+    /// Emits the variables `batch0` to `batch2`, the tile's offsets along the batch of rows, keys and values.
     fn batches(&self) -> Vec<Statement> {
         batches_of(3, &self.params.batch, Type::I64)
     }
@@ -195,18 +195,18 @@ if i64(step + 1) * KEYS > row0 + i64(warp / 4 * 64) + ahead {
 "])
     }
 
-    /// Declarations for the loads of the score bodies.
+    /// Declarations of the registers and operands that the score bodies load.
     fn declared(&self) -> Vec<Statement> {
         self.points.iter().flat_map(|p| p.declared.clone()).collect()
     }
 
-    /// Emits the loads of the score bodies for a step.
+    /// Emits the loads of the score bodies for step `step`, a block of keys.
     fn fetch(&self, step: &Expr) -> Vec<Statement> {
         let all = self.fetch_points(step);
         if all.is_empty() { all } else { vec![Statement::Scope(all)] }
     }
 
-    /// Emits the loads of the score bodies for the first step.
+    /// Emits the loads of the score bodies for the first step, if there is one.
     fn first_fetch(&self) -> Vec<Statement> {
         let fetch = self.fetch(&Expr::Number(0, Type::I32));
         match fetch.is_empty() {
@@ -236,7 +236,7 @@ if i64(step + 1) * KEYS > row0 + i64(warp / 4 * 64) + ahead {
         out
     }
 
-    /// Emits the epilogue.
+    /// Emits the epilogue, which stores the results of a tile of rows.
     fn result(&self) -> Vec<Statement> {
         let epilogue = self.class.epilogue();
         let store_accumulators = if self.class.tma.is_some() {

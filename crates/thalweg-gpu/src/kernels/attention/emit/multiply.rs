@@ -19,7 +19,7 @@ pub(super) fn definitions(class: &AttentionClass) -> Vec<Definition> {
 }
 
 impl Attention<'_> {
-    /// Environment of the DSL texts here; `slot` is a pipeline stage, a u32.
+    /// DSL environment of the two products. `slot` is a pipeline stage, a u32.
     fn product_text(&self, slot: &Expr) -> Text<'static> {
         let class = self.class;
         let [depth, columns] = class.sizes;
@@ -118,7 +118,7 @@ warpgroup_commit;
         vec![Statement::Scope(self.product_text(slot).statements(&[text]))]
     }
 
-    /// Declares registers for the weights as operand A.
+    /// Declares registers for the weights, as operand A of the second product.
     pub(super) fn fragments(&self) -> Statement {
         Statement::Registers { name: "w".into(), ty: Type::U32, shape: vec![self.class.block.keys / 16, 4] }
     }

@@ -50,7 +50,7 @@ impl Attention<'_> {
         counts.into_iter().map(part).collect()
     }
 
-    /// Emits the program of the block.
+    /// Emits the program of a persistent block with several consumer warpgroups.
     pub(super) fn persistent(&self, factors: &[TmaFactor; 3]) -> Vec<Statement> {
         let (class, groups, stages) = (self.class, groups(self.class), self.class.stages());
         let (slot, before) = (u32("slot"), u32("before"));

@@ -13,13 +13,13 @@ use crate::operands::BodyParams;
 use thalweg_ir::{DType, ElementOp};
 use thalweg_kernel::{Body, Node, NodeId};
 
-/// A score scaling that may be folded.
+/// Multiplication of scores by a factor that may be folded into the exponent of the softmax.
 pub(super) struct Scaled {
-    /// Index of the score body that multiplies.
+    /// Index of the score body with the multiplication.
     pub(super) number: usize,
-    /// The scaling factor.
+    /// Factor of the scores.
     factor: Expr,
-    /// Body of a visible score, without the factor.
+    /// Score body for keys that the mask does not hide, without the multiplication.
     pub(super) whole: Body,
 }
 
@@ -43,7 +43,7 @@ fn multiple(body: &Body, id: NodeId) -> Option<[NodeId; 3]> {
     }
 }
 
-/// Expression of a scalar or constant.
+/// Expression of a node that is a scalar argument or a constant.
 fn number(body: &Body, id: NodeId, params: &BodyParams) -> Expr {
     match body.nodes[id.index()] {
         Node::Scalar { slot, dtype } => Expr::Scalar(dtype, params.scalar(slot)),
@@ -52,7 +52,7 @@ fn number(body: &Body, id: NodeId, params: &BodyParams) -> Expr {
     }
 }
 
-/// The body without its multiplication.
+/// Copies a body without this multiplication: its product is replaced by the multiplicand.
 fn without(body: &Body, [product, multiplied, _]: [NodeId; 3]) -> Body {
     let mut body = body.clone();
     body.nodes[product.index()] = body.nodes[multiplied.index()];
@@ -66,7 +66,7 @@ pub(super) fn scaled(class: &AttentionClass, params: &AttentionParams) -> Option
     }
     let body = |n: usize| &class.points[n].0.body;
     let root = |body: &Body| body.stores[0].node;
-    // A body that returns the score unchanged.
+    // Whether a score body returns its score unchanged.
     let hands_on = |n: usize| matches!(body(n).nodes[root(body(n)).index()], Node::Load { .. });
     let last = class.points.len() - 1;
     let found = if last > 0 && hands_on(last) { last - 1 } else { last };

@@ -11,7 +11,7 @@ use crate::space::Addressing;
 use thalweg_ir::DType;
 use thalweg_kernel::Body;
 
-/// Statements of one score body.
+/// Emitted statements of one score body.
 pub(super) struct Point {
     /// Declarations before the main loop.
     pub(super) declared: Vec<Statement>,
@@ -24,12 +24,12 @@ pub(super) struct Point {
 /// Tags of the score bodies in the names of their accesses (`pa0`, `pb0`).
 const TAGS: [&str; 2] = ["a", "b"];
 
-/// A score body with its environment.
+/// Emitter of one score body.
 struct At<'a> {
     part: BodyEmitter<'a>,
     streamed: &'a Attention<'a>,
     sums: u16,
-    /// Vectors per thread: of two rows, and two of every eight keys.
+    /// Vectors of scores per thread and step: a thread has two rows, and two of every eight keys.
     each: u32,
 }
 
@@ -42,7 +42,7 @@ impl Attention<'_> {
         At { part, streamed: self, sums: *sums, each }
     }
 
-    /// Statements of score body `number`.
+    /// Emits the statements of score body `number`.
     pub(super) fn point(&self, number: usize) -> Point {
         let at = self.at(number);
         let body = &at.part.class.body;
@@ -57,7 +57,7 @@ impl Attention<'_> {
         Point { declared: at.declared(), compute, seen }
     }
 
-    /// Loads for the scores of a step.
+    /// Emits the loads of all score bodies for step `step`.
     pub(super) fn fetch_points(&self, step: &Expr) -> Vec<Statement> {
         (0..self.class.points.len()).flat_map(|number| self.at(number).fetch(step)).collect()
     }
@@ -93,7 +93,7 @@ impl At<'_> {
         out
     }
 
-    /// Environment of the DSL texts.
+    /// DSL environment of a score body at step `step`.
     fn text(&self, step: &Expr) -> Text<'static> {
         let (v, keys) = (self.lanes(), self.streamed.class.block.keys);
         let index = self.part.index();
@@ -111,7 +111,7 @@ impl At<'_> {
             .given("decomposed", self.part.decomposed([u32("product"), row, column]))
     }
 
-    /// Calls `then` with the position of a thread.
+    /// Calls `then` with the position of a thread's vector in the domain of the score body.
     fn with_stand<T>(&self, then: impl FnOnce(&Stand) -> T) -> T {
         let position = |k: usize| self.part.position(k);
         let own = |name: &str| Expr::name(name, Type::I32).to(Type::I64);
@@ -142,7 +142,7 @@ for u: i32 in 0..EACH unroll {
 "])
     }
 
-    /// Emits the loads for the scores of a step.
+    /// Emits the loads of the score body for step `step`.
     fn fetch(&self, step: &Expr) -> Vec<Statement> {
         let (accesses, fetched) = (self.part.accesses(), self.fetched());
         if fetched.is_empty() {

@@ -64,7 +64,7 @@ when ONCE {
 "])
     }
 
-    /// Emits the final factor of a row's sums.
+    /// Emits the final factor of a row, by which its weighted sums are multiplied at the end.
     pub(super) fn row_ends(&self) -> Vec<Statement> {
         let Some((body, [max, sum])) = &self.class.once else { return vec![] };
         let top = Expr::Element { of: "top".into(), at: vec![i32("h")], ty: Type::Held(DType::F32) };

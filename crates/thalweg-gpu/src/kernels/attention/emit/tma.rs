@@ -35,7 +35,7 @@ impl Attention<'_> {
         boxes.statements()
     }
 
-    /// Bytes of rows, keys and values per step.
+    /// Bytes that TMA copies per step, of rows, keys and values.
     pub(super) fn bytes(&self) -> [u32; 3] {
         [0, 1, 2].map(|n| self.class.layout(n)[1] * self.class.dtype.size() as u32)
     }

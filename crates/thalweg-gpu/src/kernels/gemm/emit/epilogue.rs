@@ -24,7 +24,7 @@ use crate::kernels::gemm::{EpilogueShape, PassThreads};
 use crate::operands::BodyParams;
 use crate::params::FaultAddress;
 
-/// Maximum number of vectors of a thread that a warp's epilogue has in flight.
+/// Maximum number of vectors that each thread of a warp loads before it processes the first of them.
 const MAX_AHEAD: u32 = 8;
 /// Maximum number of warps of a block.
 const MAX_WARPS: u32 = 32;
@@ -101,7 +101,7 @@ impl Epilogue<'_> {
         matches!(self.epilogue.by, PassThreads::Warp { .. })
     }
 
-    /// Index of a thread among those that run a pass together, and their number.
+    /// Index of a thread among those that run a pass together, and the number of those threads.
     fn threads(&self) -> (Expr, u32) {
         match self.epilogue.by {
             PassThreads::Block(threads) => (u32("t"), threads),
@@ -109,7 +109,7 @@ impl Epilogue<'_> {
         }
     }
 
-    /// First row and first column of a pass.
+    /// Row and column of a pass's first element.
     fn origin(&self, pass: &Expr) -> [Expr; 2] {
         let number = |n: u32| Expr::Number(n.into(), Type::I32);
         let (rows, columns) = (self.epilogue.rows, self.epilogue.columns);
@@ -129,7 +129,7 @@ impl Epilogue<'_> {
         }
     }
 
-    /// Declares the accumulators in shared memory.
+    /// Declares the shared memory for accumulators.
     fn declare_accumulators(&self) -> Statement {
         let (ty, elements) = (Type::Held(self.epilogue.sums), self.epilogue.rows * self.epilogue.pitch());
         match self.epilogue.by {
@@ -150,21 +150,21 @@ impl Epilogue<'_> {
         self.part.class.space.lanes as u32
     }
 
-    /// Declarations for the accesses.
+    /// Declarations of the operands and index maps of the body's accesses.
     fn declared(&self) -> Vec<Statement> {
         let (body, wants) = (&self.part.class.body, wanted(&self.part.class.body));
         let stored = |k: usize| body.stores.iter().any(|s| s.access as usize == k);
         self.part.accesses().declare(&|k| !self.is_sums(k) && (stored(k) || wants[k] != Wanted::default()))
     }
 
-    /// Accesses that are loaded besides the accumulators.
+    /// Accesses whose elements or indices are loaded, except the accumulators.
     fn fetched(&self) -> Vec<(usize, Wanted)> {
         let wants = wanted(&self.part.class.body);
         let fetched = |&k: &usize| !self.is_sums(k) && (wants[k].load || wants[k].position);
         (0..wants.len()).filter(fetched).map(|k| (k, wants[k])).collect()
     }
 
-    /// Environment of the DSL texts. Coordinates are those of pass `pass`.
+    /// DSL environment of the epilogue. Coordinates are those of pass `pass`.
     fn text(&self, pass: &Expr) -> Text<'static> {
         let (index, [row0, column0], (lane, threads)) = (self.part.index(), self.origin(pass), self.threads());
         let (rows, v) = (self.epilogue.rows, self.lanes());
@@ -196,7 +196,7 @@ impl Epilogue<'_> {
             .given("decomposed", self.part.decomposed([u32("product"), row, column]))
     }
 
-    /// Calls `then` with the position of a thread.
+    /// Calls `then` with the position of a thread's vector in the domain of the epilogue.
     fn with_stand<T>(&self, then: impl FnOnce(&Stand) -> T) -> T {
         let position = |k: usize| self.part.position(k);
         let at = |name: &str| Expr::name(name, self.part.index()).to(Type::I64);
@@ -225,7 +225,7 @@ impl Epilogue<'_> {
         out
     }
 
-    /// Emits an epilogue that takes vectors one after the other.
+    /// Emits an epilogue in which each thread processes its vectors one after the other.
     fn by_points(&self) -> Vec<Statement> {
         let (accesses, v) = (self.part.accesses(), self.lanes() as usize);
         let mut loads = vec![];
@@ -249,12 +249,12 @@ impl Epilogue<'_> {
     }
 }
 
-/// Accumulator in shared memory.
+/// DSL function that reads an accumulator from shared memory.
 const SUM_AT: &str = r"
 fn sum_at(i) = WARP ? sums[t / 32][i] : sums[i];
 ";
 
-/// Stores the accumulators of a pass to shared memory, between barriers.
+/// DSL procedure that stores the accumulators of a pass to shared memory, between barriers.
 const CHANGE_PLACES: &str = r"
 when WARP { warp_barrier; } else { barrier; }
 hand_on;

@@ -28,7 +28,7 @@ pub(super) enum Factor<'a> {
 const TAGS: [&str; 2] = ["a", "b"];
 
 impl<'a> Factor<'a> {
-    /// Emitter of operand A (`number` 0) or B (1) of a class.
+    /// Creates the emitter of operand A (`number` 0) or B (1) of a class.
     pub(super) fn new(class: &'a GemmClass, params: &'a GemmParams, number: usize, native: Native<'a>) -> Factor<'a> {
         let fault = &params.problem.fault;
         let part = |class, params| BodyEmitter { class, params, fault, tag: TAGS[number], native };
@@ -46,7 +46,7 @@ impl<'a> Factor<'a> {
         }
     }
 
-    /// Emits the declarations before the main loop.
+    /// Emits the declarations of the operand before the main loop.
     pub(super) fn declared(&self) -> Vec<Statement> {
         match self {
             Factor::Copied(copy) => copy.declared(),
@@ -64,7 +64,7 @@ impl<'a> Factor<'a> {
         })]
     }
 
-    /// Emits the rest of a step's work, after its loads have arrived.
+    /// Emits the rest of a step's work for pipeline stage `slot`, after its loads have arrived.
     pub(super) fn late(&self, slot: Expr) -> Vec<Statement> {
         let all = match self {
             Factor::Copied(_) => vec![],
@@ -83,7 +83,7 @@ impl<'a> Factor<'a> {
     }
 }
 
-/// Layout of copied elements in shared memory.
+/// Layout of copied elements in shared memory, relative to global memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Placing {
     /// Unchanged: neighbours in memory are neighbours in shared memory.
@@ -94,7 +94,7 @@ pub enum Placing {
     Lines,
 }
 
-/// A dimension of a copy.
+/// Dimension of an operand that is copied: its lines or its terms.
 #[derive(Clone)]
 pub struct Side {
     /// Number of elements per step.
@@ -107,27 +107,27 @@ pub struct Side {
     pub most: Expr,
 }
 
-/// An operand that is copied to shared memory asynchronously (`cp.async`).
+/// Operand that is copied to shared memory asynchronously (`cp.async`).
 pub struct Copy {
     /// Index of the operand, a suffix of names. GEMM: A 0, B 1; attention: rows 0, keys 1, values 2.
     pub number: usize,
-    /// Element type in memory.
+    /// Type of an element in memory.
     pub element: Type,
-    /// Bytes of an element.
+    /// Bytes of an element in memory.
     pub size: u32,
-    /// Lines: rows of A, columns of B.
+    /// Lines: the rows of A (M), or columns of B (N).
     pub lines: Side,
-    /// Terms (K).
+    /// Terms: the dimension K of the product.
     pub terms: Side,
     /// Number of threads that copy.
     pub threads: u32,
     /// Whether terms are neighbours in memory (K-major).
     pub along: bool,
-    /// Layout in shared memory.
+    /// Layout of the copied elements in shared memory.
     pub placing: Placing,
     /// Pitch in shared memory in elements, from line to line or from term to term.
     pub pitch: u32,
-    /// Elements per pipeline stage.
+    /// Elements of shared memory per pipeline stage.
     pub all: u32,
     /// Kernel arguments of the copy.
     pub params: CopyParams,
@@ -179,7 +179,7 @@ impl Copy {
         extend(text).statements(&[IN_LINES, &template.replace('#', &number.to_string())])
     }
 
-    /// Emits the declarations before the main loop.
+    /// Emits the declarations of the copy before the main loop.
     pub fn declared(&self) -> Vec<Statement> {
         let mut out = vec![
             Statement::Operand { name: of("factor", self.number), ty: self.element, param: self.params.address.slot() },
@@ -309,7 +309,7 @@ fn copied(class: &GemmClass, number: usize, along: bool, params: CopyParams) -> 
     }
 }
 
-/// An operand that is computed by its body (prologue).
+/// Emitter of an operand that is computed by its body (prologue).
 pub(super) struct Computed<'a> {
     tile: &'a GemmClass,
     number: usize,
@@ -321,13 +321,13 @@ impl Computed<'_> {
         self.part.class.space.lanes as u32
     }
 
-    /// Vectors per thread in a step.
+    /// Number of vectors that a thread computes in a step.
     fn each(&self) -> u32 {
         let (tall, ..) = lines(self.tile, self.number);
         tall * self.tile.tile.k / self.tile.tile.threads() / self.lanes()
     }
 
-    /// Accesses that are loaded before the arithmetic of a step.
+    /// Accesses whose elements or indices are loaded before the arithmetic of a step.
     fn fetched(&self) -> Vec<usize> {
         let wants = wanted(&self.part.class.body);
         (0..wants.len()).filter(|&k| wants[k].load || wants[k].position).collect()
@@ -372,7 +372,7 @@ impl Computed<'_> {
             .given("stand_at", at)
     }
 
-    /// Calls `then` with the position of a thread.
+    /// Calls `then` with the position of a thread's vector in the domain of the body.
     fn with_stand<T>(&self, then: impl FnOnce(&Stand) -> T) -> T {
         let position = |k: usize| self.part.position(k);
         let name = |name: &str| Expr::name(name, Type::I64);
@@ -385,7 +385,7 @@ impl Computed<'_> {
         then(&Stand { position: &position, point, step, lanes: self.lanes() as usize })
     }
 
-    /// Emits the loads of a step's elements.
+    /// Emits the loads of the body for step `step`.
     fn fetch(&self, step: Expr) -> Vec<Statement> {
         let (accesses, wants) = (self.part.accesses(), wanted(&self.part.class.body));
         let u = [Expr::name("u", Type::U32)];
@@ -429,7 +429,7 @@ impl Computed<'_> {
     }
 }
 
-/// Coordinates of vector `u` of a thread.
+/// DSL functions for the coordinates of a thread's vector `u`.
 const PLACE: &str = r"
 fn c(u) = t + u * THREADS;
 fn line_of(u) = LEFT ? c(u) / (TERMS / LANES) : c(u) % (TALL / LANES) * LANES;

@@ -40,7 +40,7 @@ const IN_LINES: &str = r"
 fn in_lines(outer, outers, inner) = inner / LINE * (outers * LINE) + outer * LINE + ((inner % LINE / 8 ^ outer & 7) * 8);
 ";
 
-/// Name with the index of an operand or of a dimension as suffix: `s0`.
+/// Name with an index as suffix, of an operand or a dimension: `s0`.
 pub(crate) fn of(name: &str, number: usize) -> Name {
     format!("{name}{number}")
 }
@@ -125,7 +125,7 @@ struct Tiles<'a> {
     class: &'a GemmClass,
     params: &'a GemmParams,
     layout: &'a Layout,
-    /// Dimensions of the register array `sum`, a thread's accumulators.
+    /// Dimensions of the register array `sum`, which holds a thread's accumulators.
     shape: Vec<u32>,
     factors: [Factor<'a>; 2],
 }
@@ -162,7 +162,7 @@ impl Tiles<'_> {
         Type::Held(self.class.sums)
     }
 
-    /// Emits zeroing of the accumulators.
+    /// Emits statements that set all accumulators to 0.
     fn cleared(&self) -> Vec<Statement> {
         let zero = Expr::Constant(self.class.sums, 0);
         each_sum(&self.shape, |at, _| {
@@ -302,7 +302,7 @@ for s: u32 in 0..shares { add_share; }
     }
 }
 
-/// A routine call as a statement.
+/// Wraps a routine call as a list of one statement.
 pub(crate) fn routine(action: Action) -> Vec<Statement> {
     vec![Statement::Do(action)]
 }

@@ -20,7 +20,7 @@ pub(super) fn shape(class: &GemmClass) -> Vec<u32> {
     }
 }
 
-/// Definitions that a step's routines need.
+/// Definitions (of functions) that the multiplications of a step need.
 pub(super) fn definitions(class: &GemmClass) -> Vec<Definition> {
     let ([left, right], columns) = (lines_contiguous(class), class.tile.n);
     let of = || Definition::Warpgroups { f16: class.dtype == DType::F16, left: Some(left), right, columns };
@@ -32,7 +32,7 @@ fn lines_contiguous(class: &GemmClass) -> [bool; 2] {
     [0, 1].map(|f| !class.layout(f).along)
 }
 
-/// Environment of the DSL texts.
+/// DSL environment of a step's multiplications.
 fn text(class: &GemmClass) -> Text<'static> {
     let Tile { m, n, k, warps, .. } = class.tile;
     let (left, right, dtype) = (class.layout(0), class.layout(1), class.sums);

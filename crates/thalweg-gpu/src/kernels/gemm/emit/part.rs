@@ -11,7 +11,7 @@ use crate::params::FaultAddress;
 use thalweg_ir::DType;
 use thalweg_kernel::Body;
 
-/// Emitter of a body: class, kernel arguments, and tag in names.
+/// Emitter of a contraction's body (prologue or epilogue): class, kernel arguments, and tag in names.
 #[derive(Clone, Copy)]
 pub(crate) struct BodyEmitter<'a> {
     pub(crate) class: &'a BodyClass,
@@ -33,7 +33,7 @@ impl<'a> BodyEmitter<'a> {
         }
     }
 
-    /// Type of indices.
+    /// Type of indices in the body's domain.
     pub(crate) fn index(&self) -> Type {
         Type::index(self.class.space.wide)
     }
@@ -48,7 +48,7 @@ impl<'a> BodyEmitter<'a> {
             .collect()
     }
 
-    /// Offset of an access, from the coordinates that [`BodyEmitter::decomposed`] defines.
+    /// Offset in elements of an access, from the coordinates that [`BodyEmitter::decomposed`] defines.
     pub(crate) fn position(&self, access: usize) -> Expr {
         let space = &self.class.space;
         let all = offset(space, &self.params.space, access, 0..space.rank(), "i");
@@ -86,7 +86,7 @@ impl<'a> BodyEmitter<'a> {
     }
 }
 
-/// A float register reinterpreted as another dtype, without rounding.
+/// Float register reinterpreted as another dtype, without rounding.
 pub(crate) fn held(x: Expr, dtype: DType) -> Expr {
     if x.ty() == Type::Held(dtype) { x } else { Expr::Unrounded(dtype, Box::new(x)) }
 }

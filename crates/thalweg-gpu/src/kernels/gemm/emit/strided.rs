@@ -15,16 +15,16 @@ use crate::kernels::gemm::{GemmClass, LINE_ELEMENTS, Layout, Math};
 use std::ops::Range;
 use thalweg_ir::DType;
 
-/// Emitter of a strided operand.
+/// Emitter of an operand that is loaded element by element, by strides.
 pub(super) struct Strided<'a> {
     class: &'a GemmClass,
     number: usize,
     part: BodyEmitter<'a>,
-    /// Whether elements that are near each other in memory are terms rather than lines.
+    /// Whether elements that are near each other in memory are terms of a line, and not lines.
     along: bool,
-    /// Neighbouring elements per thread: two elements of two bytes are a word of shared memory.
+    /// Number of neighbouring elements that a thread loads at once: with 2-byte elements two, a word of shared memory.
     side: u32,
-    /// Threads along the inner dimension.
+    /// Number of threads along the inner dimension.
     across: u32,
     /// Number of iterations of all threads over a step, and distance between two iterations along the outer dimension.
     each: u32,
@@ -43,13 +43,13 @@ impl<'a> Strided<'a> {
         Strided { class, number, part, along, side, across, each, apart }
     }
 
-    /// Access that loads the operand.
+    /// Index of the access that loads the operand.
     fn read(&self) -> usize {
         let wants = wanted(&self.part.class.body);
         wants.iter().position(|w| w.load).expect("a strided factor is loaded")
     }
 
-    /// Statements that decompose an index along some dimensions, and the offset that these contribute.
+    /// Emits the decomposition of an index into some dimensions; also returns the offset that these contribute.
     fn place(&self, dims: Range<usize>, index: Expr) -> (Vec<Statement>, Expr) {
         let (space, params) = (&self.part.class.space, &self.part.params.space);
         let place = offset(space, params, self.read(), dims.clone(), "i");
@@ -138,7 +138,7 @@ impl<'a> Strided<'a> {
         out
     }
 
-    /// Emits the fill of the table of a step's terms.
+    /// Emits the computation of a step's terms table, which has the offset of each term.
     pub(super) fn terms(&self, step: Expr, slot: Expr) -> Vec<Statement> {
         let [batch, rows] = self.part.class.groups.map(usize::from);
         let (columns, rank) = (batch + rows, self.part.class.space.rank());
@@ -149,7 +149,7 @@ impl<'a> Strided<'a> {
         })
     }
 
-    /// Emits the start of a step's copies or loads.
+    /// Emits the loads (or copies) that a step begins with.
     pub(super) fn early(&self, step: Expr, slot: Expr) -> Vec<Statement> {
         let template = if self.class.math.is_narrow() { FETCH } else { COPY };
         let dtype = self.class.dtype;
@@ -158,7 +158,7 @@ impl<'a> Strided<'a> {
         self.text(template, |text| text.value("step", step).value("slot", slot).function("raw", raw))
     }
 
-    /// Emits the stores of a step after its loads have arrived.
+    /// Emits the stores of a step's elements to shared memory, after their loads have arrived.
     pub(super) fn late(&self, slot: Expr) -> Vec<Statement> {
         if !self.class.math.is_narrow() {
             return vec![];
@@ -167,7 +167,7 @@ impl<'a> Strided<'a> {
     }
 }
 
-/// Coordinates of element `e` in a thread's iteration `u` of a step.
+/// DSL functions for the coordinates of element `e` in a thread's iteration `u` of a step.
 const COORDINATES: &str = r"
 fn line_of(u, e) = ALONG ? t / ACROSS + u * APART : t % ACROSS * SIDE + e;
 fn term_of(u, e) = ALONG ? t % ACROSS * SIDE + e : t / ACROSS + u * APART;
@@ -213,7 +213,7 @@ if (step + 1) * TERMS <= i32(k) {
 }
 ";
 
-/// Copies pairs of 2-byte elements through registers.
+/// DSL text that copies pairs of 2-byte elements through registers.
 const FETCH: &str = r"
 fn line_at(u, e) = ALONG ? lines#[u] : lines#[e];
 fn term_at(u, e) = table#[u32(slot) * TERMS + term_of(u, e)];

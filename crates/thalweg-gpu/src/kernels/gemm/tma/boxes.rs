@@ -7,7 +7,7 @@ use crate::kernels::gemm::tma::TmaFactor;
 use crate::kernels::gemm::tma::params::FactorDimsParams;
 use crate::params::Divisor;
 
-/// A box of an operand to copy.
+/// Emitter of the TMA copies of one operand and step, each of a box.
 pub(crate) struct Boxes<'a> {
     pub(crate) factor: TmaFactor,
     /// Index of the operand, a suffix of names. The variable `batch` with that suffix is the index of the product among
@@ -42,7 +42,7 @@ fn decomposed(number: Expr, name: &str, dims: u8, sizes: &[Divisor]) -> (Vec<Sta
 }
 
 impl Boxes<'_> {
-    /// Emits the statements that issue the copies.
+    /// Emits the statements that issue the copies of all boxes.
     pub(crate) fn statements(&self) -> Vec<Statement> {
         let Boxes { factor, number, dims, counts: [lines, terms], .. } = *self;
         let (mut out, batch) = decomposed(Expr::name(of("batch", number), self.batch), "b", factor.batch, &dims.batch);

@@ -16,15 +16,15 @@ use crate::kernels::gemm::tma::params::TmaGemmParams;
 use crate::kernels::gemm::tma::{TERMS, TmaFactor, TmaGemmClass};
 use thalweg_ir::DType;
 
-/// Registers of a producer thread.
+/// Registers per thread of the producer warpgroup.
 const LESS: u32 = 24;
 
 struct TmaGemm<'a> {
     class: &'a TmaGemmClass,
     params: TmaGemmParams,
-    /// Layout of the arguments of all problems.
+    /// Layout of the arguments of all GEMMs of the launch.
     layout: Layout,
-    /// Words of the arguments of a problem.
+    /// Number of argument words of one GEMM.
     words: usize,
 }
 
@@ -167,7 +167,7 @@ warpgroup_commit;
 "])
     }
 
-    /// Loop over the tiles of a block, with the number of each.
+    /// Builds the DSL loop over the tiles of a block; `body` uses the tile's number.
     fn tiles(&self, body: &str) -> String {
         let numbers = match self.several() {
             true => {
@@ -215,7 +215,7 @@ warpgroup_commit;
             .given("multiply", vec![Statement::Scope(self.multiply())])
     }
 
-    /// Names and constants bound in the DSL text of the TMA producer thread.
+    /// DSL environment of the producer thread, which issues the TMA copies.
     fn copy_text(&self, which: Vec<Statement>, batches: Vec<Statement>) -> Text<'static> {
         let class = self.class;
         Text::new()

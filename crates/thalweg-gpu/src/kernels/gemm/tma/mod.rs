@@ -8,22 +8,22 @@ pub(crate) mod select;
 use crate::kernels::gemm::{BodyClass, EpilogueShape, LINE_ELEMENTS, PassThreads};
 use thalweg_ir::DType;
 
-/// Terms (K) per pipeline step: those of a line in shared memory.
+/// Terms (K) per pipeline step: as many as a line in shared memory has.
 pub const TERMS: u32 = LINE_ELEMENTS;
 
-/// Bytes of an mbarrier.
+/// Bytes of an mbarrier in shared memory.
 pub const BARRIER: u32 = 8;
 
-/// The tile of a team of consumer warpgroups.
+/// Tile that a team of consumer warpgroups computes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TmaTile {
     /// Consumer warpgroups per tile, one or two. Two divide its rows.
     pub team: u32,
-    /// Number of rows: 64 or 128.
+    /// Number of rows (M) of the tile: 64 or 128.
     pub m: u32,
-    /// Number of columns.
+    /// Number of columns (N) of the tile.
     pub n: u32,
-    /// Pipeline stages in shared memory.
+    /// Number of pipeline stages in shared memory.
     pub stages: u32,
 }
 
@@ -32,18 +32,18 @@ pub struct TmaTile {
 pub struct TmaFactor {
     /// Whether terms are neighbours in memory (K-major).
     pub along: bool,
-    /// Number of dimensions of its terms.
+    /// Number of dimensions of the operand's terms.
     pub terms: u8,
-    /// Number of dimensions of its lines.
+    /// Number of dimensions of the operand's lines.
     pub lines: u8,
-    /// Number of dimensions of its batch.
+    /// Number of batch dimensions of the operand.
     pub batch: u8,
     /// Neighbouring result columns per thread, where the lines of B are interleaved: their order in shared memory is
     /// that in which `wgmma` assigns columns to threads. 0 where their order is that of memory.
     pub interleaved: u8,
 }
 
-/// Class key: the properties that decide the source.
+/// Class key of a TMA GEMM: the properties that decide the source.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct TmaGemmClass {
     /// Dtype of A and B.
@@ -54,7 +54,7 @@ pub struct TmaGemmClass {
     pub batch: u8,
     /// Memory layouts of A and B.
     pub factors: [TmaFactor; 2],
-    /// The epilogue, and the number of its operand that stands for the accumulators.
+    /// Epilogue, and the number of its operand that stands for the accumulators.
     pub result: (BodyClass, u16),
     /// Number of products in one launch.
     pub products: u32,
@@ -64,7 +64,7 @@ pub struct TmaGemmClass {
 }
 
 impl TmaGemmClass {
-    /// Elements of operand A (0) or B (1) in a pipeline stage.
+    /// Number of elements of operand A (0) or B (1) in a pipeline stage.
     pub fn all(&self, factor: usize) -> u32 {
         TERMS * if factor == 0 { self.tile.m } else { self.tile.n }
     }
@@ -75,7 +75,7 @@ impl TmaGemmClass {
         (2 * self.tile.team + 1) * 128
     }
 
-    /// Rows per warpgroup.
+    /// Number of rows that a warpgroup computes.
     pub fn rows(&self) -> u32 {
         self.tile.m / self.tile.team
     }
@@ -90,7 +90,7 @@ impl TmaGemmClass {
         self.tile.stages * (self.all(0) + self.all(1)) * 2
     }
 
-    /// Shape of the epilogue: how accumulators are passed to it.
+    /// Shape of the epilogue: number and size of its passes, and the threads that run each.
     pub fn epilogue(&self) -> EpilogueShape<'_> {
         let (result, sums) = (&self.result, DType::F32);
         if self.interleaved() > 0 {
@@ -119,7 +119,7 @@ impl TmaGemmClass {
         self.sums_at() + 8 * self.tile.team * room
     }
 
-    /// Bytes of shared memory.
+    /// Bytes of shared memory of a block.
     pub fn shared(&self) -> u32 {
         self.barriers_at() + (2 * self.tile.stages + 2) * BARRIER
     }

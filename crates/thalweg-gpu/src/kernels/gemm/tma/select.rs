@@ -35,10 +35,10 @@ const TILES_AND_RATES: [(TmaTile, f64); 4] = [
     (TmaTile { team: 1, m: 64, n: 64, stages: 8 }, 0.7),
 ];
 
-/// The tile that two warpgroups may compute together.
+/// Rows and columns of the tile that a team of two warpgroups may compute.
 const SHARED: (u32, u32) = (128, 128);
 
-/// A contraction as TMA tiles.
+/// Choice of a TMA tile for a contraction, with the layout of its operands.
 pub struct TmaGemm {
     tile: TmaTile,
     factors: [Factor; 2],
@@ -47,7 +47,7 @@ pub struct TmaGemm {
     pub work: f64,
 }
 
-/// An operand for TMA copies: extents and strides, outermost dimension first.
+/// Operand for TMA copies: extents and strides of its dimensions, the outermost first.
 pub struct Factor {
     /// Operand of the contraction, and offset of the first element.
     pub operand: u16,
@@ -90,7 +90,7 @@ impl Factor {
         Factor::in_memory(first_operand, first, [(p.k, term), (lines, line)], &batch)
     }
 
-    /// A matrix of these terms and lines for each product of the batch.
+    /// Operand that is one matrix of these terms and lines for each product of the batch.
     pub fn in_memory(
         operand: u16,
         first: isize,
@@ -156,7 +156,7 @@ impl Factor {
         (aligned && map.is_possible()).then_some(map)
     }
 
-    /// The properties that decide the source.
+    /// Class of the operand's memory layout.
     pub fn class(&self) -> TmaFactor {
         let [terms, lines, batch] = [&self.terms, &self.lines, &self.batch].map(|d| d.len() as u8);
         TmaFactor { along: self.along, terms, lines, batch, interleaved: self.interleaved as u8 }
@@ -178,7 +178,7 @@ impl Factor {
         })
     }
 
-    /// Values of the arguments by which a box's coordinates are computed.
+    /// Values of the arguments with the sizes of the operand's dimensions, from which a box's coordinates are computed.
     pub fn dims(&self) -> FactorDimsArguments {
         let inner = |dims: &[(usize, isize)]| dims.iter().skip(1).map(|d| divisor(d.0.max(1))).collect();
         FactorDimsArguments { terms: inner(&self.terms), lines: inner(&self.lines), batch: inner(&self.batch) }
@@ -247,7 +247,7 @@ pub fn add_grouped(plan: &mut Plan, siblings: &[Sibling<'_>], target: &dyn Targe
     true
 }
 
-/// A contraction of a grouped GEMM, with its operands and its first scalar.
+/// Contraction of a grouped GEMM, with its operands and the number of its first scalar.
 pub struct Sibling<'a> {
     pub contraction: &'a Contraction,
     pub geometry: &'a ContractionGeometry,
@@ -255,18 +255,18 @@ pub struct Sibling<'a> {
     pub scalars: u16,
 }
 
-/// The launch of a contraction.
+/// Planned launch of one contraction.
 struct Planned {
     plan: Plan,
     /// Class key of the launch.
     class: TmaGemmClass,
-    /// Rows, columns and terms.
+    /// Numbers of rows (M), columns (N) and terms (K).
     sizes: [usize; 3],
-    /// Tiles of all products of the batch.
+    /// Number of tiles of all products of the batch.
     tiles: usize,
 }
 
-/// Plans the launch of a contraction.
+/// Plans the launch of one contraction by TMA tiles; `None` where they are not possible.
 fn planned(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dyn Target) -> Option<Planned> {
     let chip = target.chip();
     let TmaGemm { tile, mut factors, .. } = choose(c, g, chip)?;
@@ -343,7 +343,7 @@ fn planned(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dy
     Some(Planned { plan, class, sizes: [rows, columns, terms], tiles: tiles as usize })
 }
 
-/// Index of an operand's last element in memory.
+/// Offset of the last element that operand `n` has in memory.
 fn reach(c: &Contraction, g: &ContractionGeometry, n: usize) -> Option<usize> {
     let Some((f, tiles)) = c.factors[n].as_deref().zip(g.factors[n].as_deref()) else {
         return g.product.reach[n].map(|r| r.1);

@@ -7,7 +7,7 @@ use crate::kernels::reduce::RowStrategy;
 use crate::kernels::reduce::emit::{Rows, live, number};
 
 impl Rows<'_> {
-    /// For each access and buffer, whether the kernel uses it.
+    /// Flags for all accesses and buffers: whether the kernel uses each.
     fn used(&self) -> Vec<bool> {
         let mut used = vec![false; self.accesses.list.len()];
         for p in &self.phases.list {
@@ -19,7 +19,7 @@ impl Rows<'_> {
         used
     }
 
-    /// Emits the statements before all phases.
+    /// Emits the declarations and coordinates that precede all phases.
     pub(super) fn begin(&self) -> Vec<Statement> {
         let t = self.t;
         let used = self.used();
@@ -77,7 +77,7 @@ impl Rows<'_> {
         out
     }
 
-    /// Emits the block's segment of a row; returns the index of its tile of rows.
+    /// Emits the coordinates of the block's segment of a row; returns the index of its tile of rows.
     fn chunk(&self, out: &mut Vec<Statement>) -> Expr {
         let t = self.t;
         let set = |name: &str, value: Expr| Statement::Let(name.into(), value);

@@ -14,12 +14,12 @@ use thalweg_kernel::{Fold, Phase};
 /// blocks' partial results. Without requesting more, a block has 48 KiB.
 const MAX_FOLD_BYTES: usize = 16 << 10;
 
-/// Whether a thread is the first of its warp.
+/// Condition that the thread is the first of its warp.
 fn leads() -> Expr {
     (Expr::Thread % number(32, Type::U32)).same(number(0, Type::U32))
 }
 
-/// The number of a thread's warp.
+/// Index of the thread's warp in its block.
 pub(super) fn warp() -> Expr {
     Expr::Thread / number(32, Type::U32)
 }
@@ -57,8 +57,8 @@ impl Rows<'_> {
     }
 
     /// Emits the reduction of a pass's folds over the threads that divide the points of a row: `value{slot}[v]` in all
-    /// threads. Threads of a warp reduce by shuffles, warps through shared memory. Folds that do not fit it together
-    /// use it one after the other.
+    /// threads. Threads of a warp reduce by shuffles, warps through shared memory. Folds that do not fit shared memory
+    /// together use it one after the other.
     pub(super) fn fold_outer(&self, phase: &Phase, wide: u16, deep: u16, from: &str) -> Vec<Statement> {
         let v = self.v;
         // Threads of a warp with the same rows.
@@ -130,7 +130,7 @@ impl Rows<'_> {
         out
     }
 
-    /// Index of a row's value in memory, between stages: its first lane.
+    /// Index at which a row's value is stored in memory between stages; of its first lane for outer-axis rows.
     fn place_of_value(&self) -> Expr {
         match self.is_outer_axis() {
             true => self.place("row").to(Type::I64) * number(self.v, Type::I64),
@@ -138,14 +138,14 @@ impl Rows<'_> {
         }
     }
 
-    /// Operand in which values of rows pass from stage to stage.
+    /// Operand through which later stages read a value of each row: its declaration, name and type.
     fn values_in_memory(&self, slot: u16) -> (Statement, Name, Type) {
         let (name, ty) = (format!("left{slot}"), Type::Held(self.phases.values[slot as usize]));
         let param = self.params.values[slot as usize].slot();
         (Statement::Operand { name: name.clone(), ty, param }, name, ty)
     }
 
-    /// Applies `f` to each lane of a value and its index in memory.
+    /// Emits `f` of each lane of a row's value and of the lane's index in memory.
     fn each_lane(&self, f: impl Fn(Expr, Expr) -> Statement) -> Statement {
         match self.is_outer_axis() {
             true => {
@@ -232,7 +232,7 @@ impl Rows<'_> {
         Some(Statement::when(thread().same(crate::kernels::reduce::emit::number(0, Type::U32)).and(live()), out))
     }
 
-    /// Index of a chunk's partial result; for outer-axis rows, of the first lane.
+    /// Index of a chunk's partial result in memory; of its first lane for outer-axis rows.
     fn place_of_partial(&self, chunk: Expr) -> Expr {
         let wide = |name: &str| self.place(name).to(Type::I64);
         let chunk = chunk.to(Type::I64);
@@ -242,7 +242,7 @@ impl Rows<'_> {
         }
     }
 
-    /// Operand that has the partial results of a fold.
+    /// Operand with the partial results of a fold: its declaration, name and type.
     fn partials_in_memory(&self, slot: u16) -> (Statement, Name, Type) {
         let (name, ty) = (format!("shares{slot}"), Type::Held(self.fold_dtype(slot)));
         let param = self.params.partials[slot as usize].slot();

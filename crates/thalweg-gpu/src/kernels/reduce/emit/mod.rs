@@ -72,9 +72,9 @@ struct Rows<'a> {
     phases: &'a Phases,
     params: &'a RowsParams,
     accesses: Accesses<'a>,
-    /// Type of an index.
+    /// Type of indices.
     t: Type,
-    /// Number of lanes.
+    /// Number of lanes of a vector.
     v: usize,
     /// Index of the first access that is a buffer.
     first_buffer: usize,
@@ -91,22 +91,22 @@ fn lane() -> Expr {
     Expr::name("v", Type::I32)
 }
 
-/// Index of the thread within its row.
+/// Variable with the index of the thread within its row.
 fn thread() -> Expr {
     Expr::name("t", Type::U32)
 }
 
-/// Whether the thread's row exists.
+/// Condition that the thread's row exists.
 fn live() -> Expr {
     Expr::name("live", Type::BOOL)
 }
 
-/// Unrolled loop over lanes.
+/// Emits an unrolled loop over lanes.
 fn lanes(n: usize, body: Vec<Statement>) -> Statement {
     Statement::lanes(n, Unroll::All, body)
 }
 
-/// Variable of a value of the row.
+/// Name of the variable that holds a value of the row.
 fn value_name(slot: u16) -> Name {
     format!("value{slot}")
 }
@@ -120,7 +120,7 @@ impl Rows<'_> {
         self.class.space.kept as usize
     }
 
-    /// Variable of an index.
+    /// Variable with the type of indices.
     fn place(&self, name: &str) -> Expr {
         Expr::name(name, self.t)
     }
@@ -134,7 +134,7 @@ impl Rows<'_> {
         Expr::Constant(dtype, f.op.identity(dtype))
     }
 
-    /// Value of a row in a pass or a once-a-row phase, at lane `v`.
+    /// Register with a value of the row, at lane `v`.
     fn value(&self, slot: u16) -> Expr {
         self.value_at(slot, lane())
     }
@@ -156,7 +156,7 @@ impl Rows<'_> {
         }
     }
 
-    /// Whether an access is loaded once and kept in registers.
+    /// Whether the elements of an access are loaded once and kept in registers for later passes.
     fn cached(&self, k: usize) -> bool {
         self.held_row().is_some()
             && k < self.first_buffer
@@ -204,7 +204,7 @@ impl Rows<'_> {
         let list = &self.phases.list;
         let stage = self.class.stage;
         let current = stage.map(|s| s.phase as usize);
-        // Results of earlier stages' folds.
+        // Values of the row that folds of earlier stages have stored are loaded.
         let together = self.online.as_ref().map(|o| o.phases.clone()).unwrap_or(0..0);
         let inside = |number: usize| together.contains(&number) && current.is_none_or(|c| c + 1 == together.end);
         if let Some(current) = current {
@@ -234,7 +234,7 @@ impl Rows<'_> {
                         false => out.push(self.pass(phase, number)),
                     };
                 }
-                // After the last pass, its last block runs the rest.
+                // After a user-defined combine of the last pass, a launch of its own runs the remaining phases.
                 Some(_) if runs_after_last_pass(self.phases, number) => {}
                 Some(c) if phase.once && !list[c + 1..].iter().any(|p| !p.once) => {
                     out.extend(self.once(phase, Some(None)));
@@ -247,12 +247,12 @@ impl Rows<'_> {
         out
     }
 
-    /// Whether this block is the first of those that divide a row.
+    /// Condition that the block has the first chunk of its row; `None` where blocks do not divide rows.
     fn is_first_chunk(&self) -> Option<Expr> {
         self.class.is_shared().then(|| Expr::name("chunk", Type::U32).same(number(0, Type::U32)))
     }
 
-    /// Offset of an access, for the row alone or for a point of it.
+    /// Offset in elements of an access, for the row alone or (`point`) for the current point of it.
     fn position(&self, k: usize, point: bool) -> Expr {
         let space = &self.class.space;
         let row = offset(space, &self.params.body.space, k, 0..self.row_dims(), "i");
@@ -261,7 +261,7 @@ impl Rows<'_> {
         Expr::sum(row.into_iter().chain(own), self.t)
     }
 
-    /// Row-major index of the point in the domain, and the step from lane to lane.
+    /// Row-major index of the current point in the domain, and the step from lane to lane.
     fn point(&self) -> [Expr; 2] {
         let wide = |name: &str| self.place(name).to(Type::I64);
         let v = number(self.v, Type::I64);
@@ -271,7 +271,7 @@ impl Rows<'_> {
         }
     }
 
-    /// Index in a buffer in memory.
+    /// Index of the current point's lane `v` in a buffer in memory.
     fn buffer_place(&self) -> Expr {
         let wide = |name: &str| self.place(name).to(Type::I64);
         let vector = match self.is_outer_axis() {
@@ -281,7 +281,7 @@ impl Rows<'_> {
         vector * number(self.v, Type::I64) + lane().to(Type::I64)
     }
 
-    /// Emits the coordinates of point `q` along the row's dimensions.
+    /// Emits the coordinates of the current point, number `q` of its row.
     fn row_point(&self) -> Vec<Statement> {
         let row_dims = self.row_dims()..self.class.space.rank();
         decompose(&self.class.space, &self.params.body.space, row_dims, self.place("q"), "j")
@@ -295,29 +295,29 @@ impl Rows<'_> {
         self.params.body.reciprocal(self.body, slot)
     }
 
-    /// Address of the fault slot, for threads whose row exists; else 0.
+    /// Variable with the address of the fault slot; 0 for threads whose row does not exist.
     fn fault(&self) -> Expr {
         Expr::name("fault", Type::U64)
     }
 
-    /// Accumulator registers of a phase's folds, for all lanes.
+    /// Declares the accumulator registers of all folds of a phase, for all lanes.
     fn fold_registers<'b>(&'b self, phase: &'b Phase) -> impl Iterator<Item = Statement> + 'b {
         phase.body.folds.iter().map(|f| self.registers("f", f, self.v))
     }
 
-    /// Registers of partial results of a fold.
+    /// Declares `n` registers of partial results of a fold.
     fn registers(&self, from: &str, f: &Fold, n: usize) -> Statement {
         let ty = Type::Held(self.fold_dtype(f.slot));
         Statement::Registers { name: format!("{from}{}", f.slot), ty, shape: vec![n as u32] }
     }
 
-    /// Partial result of a lane.
+    /// Register with a lane's partial result of a fold.
     fn partial_result(&self, from: &str, f: &Fold, lane: Expr) -> Expr {
         let ty = Type::Held(self.fold_dtype(f.slot));
         Expr::Element { of: format!("{from}{}", f.slot), at: vec![lane], ty }
     }
 
-    /// Emits the assignment of a fold's identity to all of its partial results.
+    /// Emits the assignment of the identity to all partial results of a fold.
     fn cleared(&self, from: &str, f: &Fold, n: usize) -> Statement {
         lanes(n, vec![Statement::Set(self.partial_result(from, f, lane()), self.identity(f))])
     }

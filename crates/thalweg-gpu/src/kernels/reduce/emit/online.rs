@@ -20,15 +20,15 @@ use crate::kernels::reduce::emit::{Rows, number, thread};
 use thalweg_ir::{DType, ElementOp, Scalar};
 use thalweg_kernel::{Fold, OnlineFold, OnlinePasses, Rescaling, Shift};
 
-/// Vectors per thread in a tile.
+/// Number of vectors per thread in a tile of a row.
 const TILE: u8 = 4;
 
-/// State of the online fold with index `l`.
+/// Variable with the state of the online fold `l`.
 fn state(l: usize) -> Expr {
     Expr::Name(format!("s{l}"), Type::State(l as u16))
 }
 
-/// Variable that counts elements.
+/// Variable that counts elements, a u32.
 fn counted(name: &str) -> Expr {
     Expr::name(name, Type::U32)
 }
@@ -39,7 +39,7 @@ fn float(dtype: DType, value: f64) -> Expr {
 }
 
 impl Rows<'_> {
-    /// Emits the fused passes, and the once-a-row phases between them.
+    /// Emits the pass that fuses two passes, and the once-a-row phases between them.
     pub(super) fn online_pass(&self, online: &OnlinePasses) -> Statement {
         let (first, second) = (online.phases.start, online.phases.end - 1);
         let [one, two] = [first, second].map(|p| &self.phases.list[p]);
@@ -90,7 +90,7 @@ impl Rows<'_> {
             Statement::when(self.is_some("many"), self.put(online, &two.body.folds)),
             Statement::Variable("few".into(), number(0, Type::U32)),
         ];
-        // Folds of this tile alone; the row's accumulators continue.
+        // Folds of the first pass over this tile alone, in registers of their own; the row's accumulators are kept.
         mean.extend(self.fold_registers(one));
         mean.extend(self.clear_folds(&one.body.folds));
         mean.push(self.over_tile(Some(more("few")), self.steps(one, first).inner, group));
@@ -107,7 +107,7 @@ impl Rows<'_> {
         let tiles = self.class.online.map_or(1, |o| o.tiles);
         let every = (turn() % number(tiles.into(), Type::I32)).same(number(0, Type::I32));
         tile.push(Statement::when(every, mean));
-        // Folds of the second pass restart after each new mean.
+        // Folds of the second pass restart whenever a new mean is computed.
         let again = counted("many").same(number(0, Type::U32));
         tile.push(Statement::when(again, self.clear_folds(&two.body.folds)));
         self.tile.set(Some(TILE));
@@ -140,14 +140,14 @@ impl Rows<'_> {
         out
     }
 
-    /// Emits the reduction of the lanes of a thread's fold to a value.
+    /// Emits the reduction of a fold over the lanes of a thread, to one value.
     fn reduced_lanes(&self, f: &Fold) -> Statement {
         let dtype = self.fold_dtype(f.slot);
         let own = Expr::Whole(format!("f{}", f.slot), Type::Held(dtype));
         Statement::Set(self.row_value(f.slot), Routine::FoldLanes(f.op, dtype).of([own]))
     }
 
-    /// Folds of the second pass that become states of online folds.
+    /// Folds of the second pass whose results go into states of online folds.
     fn own_folds(&self, online: &OnlinePasses) -> Vec<Fold> {
         let second = &self.phases.list[online.phases.end - 1].body;
         let is_own = |f: &Fold| online.list.iter().any(|l| l.second == f.slot);
@@ -170,7 +170,7 @@ impl Rows<'_> {
         Statement::count("k", TILE.into(), Unroll::All, turn)
     }
 
-    /// Emits the loads of all elements of a tile that these passes use.
+    /// Emits the loads of all elements of a tile that the passes in `passes` use.
     fn loads(&self, passes: &[usize], group: u16) -> Vec<Statement> {
         let mut want = vec![Wanted::default(); self.first_buffer];
         for &number in passes {
@@ -193,7 +193,7 @@ impl Rows<'_> {
         out
     }
 
-    /// Emits the replacement of the first pass's sums by the thread's own means.
+    /// Emits the replacement of the first pass's sums by means over the thread's elements.
     fn localised(&self, online: &OnlinePasses, folds: &[Fold]) -> Vec<Statement> {
         let mut out = vec![];
         for f in folds {
@@ -210,12 +210,12 @@ impl Rows<'_> {
         out
     }
 
-    /// Number of points of a row, as a float.
+    /// Expression of the number of points of a row, as a float.
     fn points(&self, dtype: DType) -> Expr {
         self.place("n").to(Type::Held(dtype)) * float(dtype, self.v as f64)
     }
 
-    /// State of the elements that were shifted by one mean.
+    /// Expression of the state of the elements that were shifted by the current mean.
     fn state_of(&self, l: usize, fold: &OnlineFold) -> Expr {
         let Rescaling::Shifted { lower, .. } = &fold.how else { unreachable!("what is chosen takes two passes") };
         let many = counted("many").to(Type::Held(fold.dtype));
@@ -224,7 +224,7 @@ impl Rows<'_> {
         Routine::State(l as u16).of(all.chain([self.row_value(fold.second)]))
     }
 
-    /// Final value of an online fold from the row's state.
+    /// Expression of an online fold's final value, from the row's state.
     fn result(&self, l: usize, fold: &OnlineFold) -> Expr {
         let (dtype, shift) = (fold.dtype, self.row_value(fold.shift));
         match fold.how {

@@ -12,13 +12,13 @@ use crate::ir::{Expr, For, Routine, Statement, Type, Unroll};
 use crate::kernels::reduce::emit::{Rows, lane, lanes, number};
 use thalweg_kernel::{Fold, Phase};
 
-/// Index of a row among the thread's rows.
+/// Variable with the index of the current row among the thread's rows.
 fn own() -> Expr {
     Expr::name("u", Type::I32)
 }
 
 impl Rows<'_> {
-    /// Emits the coordinates of a thread's rows: the first is pair `i0`, `i1`.
+    /// Emits the coordinates of a thread's rows: its first row has the coordinates `i0` and `i1`.
     pub(super) fn stand_in_pairs(&self, rows: u8) -> Vec<Statement> {
         let t = self.t;
         let set = |name: &str, value: Expr| Statement::Let(name.into(), value);
@@ -52,7 +52,7 @@ impl Rows<'_> {
         Statement::count("u", rows.into(), Unroll::All, inner)
     }
 
-    /// Accumulator of row `u` at lane `v`.
+    /// Accumulator register of the thread's row `u` at lane `v`.
     fn in_pairs(&self, f: &Fold) -> Expr {
         let ty = Type::Held(self.fold_dtype(f.slot));
         Expr::Element { of: format!("pairs{}", f.slot), at: vec![own(), lane()], ty }

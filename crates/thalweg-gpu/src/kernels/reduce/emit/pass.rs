@@ -18,7 +18,7 @@ pub(super) struct Steps {
 }
 
 impl Rows<'_> {
-    /// Index of a thread's vector in a row or a tile: the variable `k`.
+    /// Variable `k`: the index of the current vector among a thread's vectors of a row or tile.
     pub(super) fn step() -> Expr {
         Expr::name("k", Type::I32)
     }
@@ -85,7 +85,7 @@ impl Rows<'_> {
         Statement::count("k", steps.into(), Unroll::All, vec![Statement::Let("q".into(), place), inside])
     }
 
-    /// Emits a strict pass: block by block of each run, with lanes in order.
+    /// Emits a strict pass, which folds block by block of each run, with lanes in order.
     fn ordered(&self, phase: &Phase, inner: Vec<Statement>) -> Vec<Statement> {
         let t = self.t;
         let (runs, length) = (self.params.runs_or_tiles.read(t), || self.params.run_points.read(t));
@@ -136,7 +136,7 @@ impl Rows<'_> {
             && matches!(self.class.space.addressing[k], Addressing::Strided { .. })
     }
 
-    /// Statements for the points of a row; `q` is the index of a vector.
+    /// Emits the statements for a point of a row; `q` is the index of its vector.
     pub(super) fn steps(&self, phase: &Phase, index: usize) -> Steps {
         let body = &phase.body;
         let position = |k: usize| self.position(k, true);
@@ -217,7 +217,7 @@ impl Rows<'_> {
         steps
     }
 
-    /// Element of a buffer in registers.
+    /// Register with an element of a buffer.
     fn buffered(&self, b: usize) -> Expr {
         let ty = Type::Held(self.phases.buffers[b]);
         Expr::Element { of: format!("b{b}"), at: vec![Rows::step(), lane()], ty }

@@ -18,7 +18,8 @@ use thalweg_kernel::{Along, Body};
 const THREADS: usize = 512;
 
 impl Spread<'_> {
-    /// Returns this strategy, where it applies.
+    /// Strategy that divides each row among co-resident blocks, which hold it in registers; `None` where it does not
+    /// apply.
     pub(super) fn by_blocks(&self) -> Option<RowStrategy> {
         let (body, chip) = (self.body, self.target.chip());
         let (_, n) = self.counts();
@@ -49,7 +50,7 @@ impl Spread<'_> {
         })
     }
 
-    /// Bytes per point that more than one pass would read; `None` for none.
+    /// Bytes per point of the operands that more than one pass would read; `None` if there are none.
     fn bytes_reread(&self) -> Option<usize> {
         let phases = thalweg_kernel::phases(self.body, false);
         let passes: Vec<_> =
@@ -87,7 +88,7 @@ impl Spread<'_> {
         between.max().unwrap_or(0).max(1)
     }
 
-    /// Number of blocks that hold a row.
+    /// Number of blocks that share a row and hold it in registers.
     pub(super) fn parts(&self, strategy: RowStrategy) -> usize {
         let (_, n) = self.counts();
         match strategy {

@@ -12,7 +12,7 @@ use crate::tunable::TUNABLES;
 use thalweg_ir::DType;
 use thalweg_kernel::{Phases, Scan};
 
-/// Threads per block. A block has a tile of a row.
+/// Threads per block, which processes one tile of a row.
 const THREADS: u16 = 256;
 /// Number of tiles per group. Each group publishes its own total and its inclusive prefix, so look-back goes over 32
 /// groups at a time, one per lane of a warp.
@@ -21,9 +21,9 @@ const GROUP: usize = 32;
 /// Chained scan of a row that is too long for a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ChainedScan {
-    /// Phase of the scan; the pass after it is the last one.
+    /// Index of the phase whose results are scanned. The pass after it is the last one.
     pub(super) phase: usize,
-    /// Vectors per thread in a tile.
+    /// Number of vectors per thread in a tile.
     steps: u8,
 }
 
@@ -37,7 +37,7 @@ impl Spread<'_> {
         self.body.dtype(scan.node)
     }
 
-    /// Whether all scans run in registers, where the row is held.
+    /// Whether all scans run in registers, because the strategy holds whole rows there.
     pub(super) fn scans_are_held(&self, strategy: RowStrategy) -> bool {
         let held = matches!(strategy, RowStrategy::Registers { .. });
         held && self.body.scans.iter().all(|s| is_in_registers(s, self.scan_dtype(s)))
@@ -53,7 +53,7 @@ impl Spread<'_> {
         let class = |steps| self.chained_class(ChainedScan { phase: 0, steps });
         let Phases { list, .. } = class(1).phases(self.body);
         let phase = list.iter().position(|p| !p.scans.is_empty())?;
-        // A fold over this pass or the next one would be known too late.
+        // A fold over this pass or the next one needs the whole row, which no block has.
         let [here, behind] = &list[phase..] else { return None };
         if behind.once || !here.body.folds.is_empty() || !behind.body.folds.is_empty() {
             return None;
@@ -69,7 +69,7 @@ impl Spread<'_> {
         Some(ChainedScan { phase, steps })
     }
 
-    /// Class of the chained scan.
+    /// Class key of the chained scan.
     pub(super) fn chained_class(&self, ChainedScan { phase, steps }: ChainedScan) -> RowsClass {
         RowsClass {
             space: self.space.class.clone(),

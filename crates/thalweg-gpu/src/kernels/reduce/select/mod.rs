@@ -91,7 +91,7 @@ struct Spread<'a> {
     geometry: &'a RowGeometry,
     space: &'a Space,
     target: &'a dyn Target,
-    /// Fusion of two of the passes, if any.
+    /// Fusion of two passes into an online reduction, if any.
     online: Option<Online>,
 }
 
@@ -129,7 +129,7 @@ impl Spread<'_> {
         class.passes(&more, &class.phases(&more)).is_some().then_some(more)
     }
 
-    /// Online passes, if all folds of the body are its own.
+    /// Online reduction of the body as it is: none of its folds are added lower moments.
     fn own_folds(&self) -> Online {
         Online { own: self.body.folds.len() as u16, tiles: TUNABLES.shifted_tiles.size() as u8 }
     }
@@ -162,7 +162,7 @@ impl Spread<'_> {
             // blocks that work is divided among more of them, and they still read whole cache lines.
             let most = if TUNABLES.min_wide_rows.reached_by(rows) { 32 } else { self.line() };
             let wide = rows.next_power_of_two().clamp(1, most);
-            // Powers of four: changing lengths compile less often.
+            // Powers of four, so that changing lengths compile less often.
             let deep = n.next_power_of_two();
             let deep = (deep << (deep.trailing_zeros() % 2)).clamp(1, 256 / wide);
             let wide = rows.next_power_of_two().clamp(1, 256 / deep);
@@ -171,7 +171,7 @@ impl Spread<'_> {
         self.pairs().or_else(|| self.held(n)).unwrap_or_else(|| self.reread())
     }
 
-    /// Vectors of rows in a cache line, for the narrowest operand that is read.
+    /// Number of vectors of rows in a cache line, for the narrowest operand that is read.
     fn line(&self) -> usize {
         let vectors =
             self.space.class.addressing.iter().zip(&self.body.accesses).filter_map(|(way, access)| match way {
@@ -317,11 +317,11 @@ impl Spread<'_> {
         plan.stages.push(Draft::new(kernel, grid, strategy.block(), 0, arguments));
     }
 
-    /// Adds a kernel for each pass, with scans in between.
+    /// Adds a launch for each pass, and launches of the scans between them.
     fn stages(&self, plan: &mut Plan, strategy: RowStrategy) {
         let split = self.is_split(strategy);
         let chained = self.chained(strategy);
-        // Blocks that divide a row have no smaller groups.
+        // Where blocks divide a row, all threads of a block belong to it.
         let strategy = match strategy {
             strategy if split => self.shared(strategy),
             RowStrategy::Registers { group, .. } if group <= 32 => RowStrategy::Reread { group },
@@ -359,7 +359,7 @@ impl Spread<'_> {
             plan.moved += traffic::scratch((per_row * chunks * states.iter().sum::<usize>()) as u64);
         }
         let states: Vec<u16> = states.into_iter().map(|bytes| region(per_row * chunks * bytes)).collect();
-        // Fused passes are the launch of the last of them.
+        // Two fused passes are one launch, at the position of the second one.
         let within = |number: usize| together.as_ref().is_some_and(|t| t.contains(&number) && number + 1 != t.end);
         for (number, phase) in alone.iter().enumerate().filter(|(n, p)| !p.once && !within(*n)) {
             self.draft(plan, class(stage(number, split)), chunks, &folds, (&buffers, &states));
@@ -379,7 +379,7 @@ impl Spread<'_> {
             debug_assert!(phase.once, "what runs behind the last pass runs once a row");
             self.draft(plan, class(stage(number, false)), 1, &folds, (&buffers, &[]));
         }
-        // Phases that run once a row without any pass: a row without points to store.
+        // A row with once-a-row phases but no pass: it has no points to store.
         if phases.list.iter().all(|p| p.once) {
             self.draft(plan, class(None), 1, &[], (&[], &[]));
         }

@@ -12,7 +12,7 @@ use thalweg_kernel::{Access, AccessGeometry, Body, RowGeometry};
 const SECTOR: usize = 32;
 const SIDE: usize = 64;
 
-/// Returns the tiled geometry, where that helps and the points' order is free.
+/// Geometry with two-dimensional tiles as rows; `None` where that does not help, or the order of points matters.
 pub(super) fn tiled(body: &Body, g: &RowGeometry) -> Option<RowGeometry> {
     let in_order = body.strict || !body.scans.is_empty() || !body.combined.is_empty();
     let rank = g.extents.len();
@@ -35,7 +35,7 @@ pub(super) fn tiled(body: &Body, g: &RowGeometry) -> Option<RowGeometry> {
     if !fits(innermost, wide) {
         return None;
     }
-    // Points of a dimension that a tile covers.
+    // Number of points of dimension `d` that a tile covers.
     let step = |d: usize| match d {
         _ if d == dim => deep,
         _ if d == innermost => wide,

@@ -16,12 +16,12 @@ use crate::params::operand;
 use thalweg_ir::ScatterOp;
 
 impl Scatter<'_> {
-    /// Kernel arguments of the chunks.
+    /// Kernel arguments of runs that are cut into chunks.
     fn own_params(&self) -> &ChunkParams {
         self.params.chunks.as_ref().expect("a class with chunks has their arguments")
     }
 
-    /// Offset of a partial result: those of one chunk are stored line by line.
+    /// Offset of a chunk's partial result for the current line; the results of a chunk are stored line by line.
     fn partial(&self, chunk: Expr) -> Expr {
         let line = self.own("line").to(Type::I64) * number(self.class.lanes.into(), Type::I64);
         chunk * self.own_params().lines.read(Type::I64) + line

@@ -81,7 +81,7 @@ proc pair(i, x) {
 }
 ";
 
-/// Histogram of the digits of a tile.
+/// DSL text that computes the histogram of a tile's digits.
 const COUNT: &str = r"
 shared counts: u32[DIGITS];
 counts[t] = 0;
@@ -122,7 +122,7 @@ for first: u32 in 0..tiles by 128 {
 if lane == 0 { totals[which] = before; }
 ";
 
-/// Moves each pair to its digit's range, in stable order.
+/// DSL text that moves each pair of a tile to the range of its digit, in stable order.
 const MOVE: &str = r"
 shared counts: u32[WARPS][DIGITS];
 shared starts: u32[DIGITS];

@@ -4,7 +4,7 @@ pub mod emit;
 pub mod params;
 pub(crate) mod select;
 
-/// Bits of a digit.
+/// Number of bits of a digit, and so of the element index per pass.
 pub const BITS: u32 = 8;
 
 /// Number of digit values, and threads per block.
@@ -13,21 +13,21 @@ pub const DIGITS: u32 = 1 << BITS;
 /// Number of pairs per thread.
 pub const EACH: u32 = 8;
 
-/// Step of a pass, a launch of its own.
+/// Step of a radix pass, a launch of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SortStep {
-    /// Counts the digits of each tile.
+    /// Counts the pairs of each digit in each tile.
     Count,
-    /// Sums the counts of a digit over the tiles.
+    /// Sums the counts of each digit over the tiles, to offsets.
     Offsets,
-    /// Moves pairs to the offsets of their digits.
+    /// Moves the pairs of each tile to the offsets of their digits.
     Move,
 }
 
 /// Class key of one launch of a sort: the properties that decide its source.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct IndexSortClass {
-    /// Task of the launch.
+    /// Step that the launch runs.
     pub step: SortStep,
     /// Number of row dimensions where the launch reads the indices themselves; `None` where it reads pairs.
     pub dims: Option<u8>,

@@ -21,13 +21,13 @@ params! {
         size: U64,
         /// Number of tiles of a row.
         tiles: U32,
-        /// Lowest bit of the digit.
+        /// Position of the lowest bit of the digit of this pass.
         bit: U32,
         /// Stride of the indices along the axis.
         index_stride: Stride,
         /// Address of the fault slot.
         fault: FaultAddress,
-        /// Dimensions of rows, in the pass that reads the indices themselves.
+        /// Dimensions of rows; only in the pass that reads the indices themselves.
         dims: Vec<RowDimParams> = each(class.dims.unwrap_or(0).into(), RowDimParams::declare),
     }
 }
@@ -35,7 +35,7 @@ params! {
 params! {
     /// Kernel arguments of a dimension of rows.
     pub struct RowDimParams() filled by RowDimArguments {
-        /// Size of the dimension.
+        /// Size of the row dimension.
         size: U32,
         /// Stride of the indices along the dimension.
         stride: Stride,

@@ -124,7 +124,7 @@ while run < u32(1) << width {
 }
 ";
 
-/// Merge of a block's range of the output from two runs in memory.
+/// DSL text that merges a block's range of the output from two sorted runs in memory.
 const MERGE: &str = r"
 let tile = i64(block / parts), run = param run;
 let pair = first / (2 * run) * (2 * run), rest = n - pair;
@@ -164,7 +164,7 @@ merge(0, here, count - here, t * 8);
 put();
 ";
 
-/// Stores of the result, or of keys and indices for the next merge.
+/// DSL text that stores the result, or keys and indices for the next merge.
 const GIVE_OUT: &str = r"
 if param last == 0 {
     when FIRST {

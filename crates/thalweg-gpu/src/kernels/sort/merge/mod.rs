@@ -4,8 +4,8 @@ pub mod emit;
 pub mod params;
 pub(crate) mod select;
 
-/// Elements per block.
+/// Number of elements that a block sorts or merges.
 pub const RUN: usize = 2048;
 
-/// Threads per block, with eight elements each.
+/// Threads per block; each has eight elements.
 pub const BLOCK: u32 = (RUN / 8) as u32;

@@ -35,9 +35,9 @@ params! {
         merged_indices: OptionalAddress,
         /// Address of the elements that the result is gathered from: a copy where the result overwrites them.
         elements: Address,
-        /// Stride from row to row of `elements`, in elements.
+        /// Stride of the operand `elements` from row to row, in elements.
         elements_row_stride: I64,
-        /// Stride from point to point of `elements`, in elements.
+        /// Stride of the operand `elements` from point to point, in elements.
         elements_point_stride: I64,
     }
 }

@@ -13,7 +13,7 @@ use crate::traffic;
 use thalweg_ir::ScanOp;
 use thalweg_kernel::Moved;
 
-/// Adds the launches of a sort.
+/// Adds the launches of a merge sort to a plan.
 pub fn add(scan: RowScan, plan: &mut Plan) {
     let RowScan { op, dtype, rows, points: n, row_step, point_step, from, to, .. } = scan;
     let mut region = |bytes: usize| {

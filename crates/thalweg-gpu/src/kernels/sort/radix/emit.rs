@@ -28,7 +28,7 @@ pub fn kernel(class: &SortClass) -> Kernel {
         .number("TILE", tile)
         .number("EACH", tile / digits)
         .number("PASSES", passes)
-        // More tables where there are few passes: fewer threads update one word at once.
+        // With few passes each digit has several tables, so that fewer threads update the same word at once.
         .number("COPIES", 16 / passes)
         // With eight passes most digits are often the same: a thread counts repetitions before it updates the table.
         .holds("RUNS", passes == 8)
@@ -58,7 +58,7 @@ proc sum_to(x) {
 }
 ";
 
-/// Histograms of the digits of all passes, over every `shares`-th tile of a row.
+/// DSL text that counts the digits of all passes, over every `shares`-th tile of a row.
 const COUNT: &str = r"
 let shares = param row_blocks_or_pass, row = block / shares, share = block % shares;
 let begin = i64(row) * param row_stride;
@@ -150,7 +150,7 @@ if last[0] == 1 {
 }
 ";
 
-/// One pass: moves the elements of a tile by one digit.
+/// DSL text of one pass, which moves the elements of a tile by one digit.
 const MOVE: &str = r"
 let pass = param row_blocks_or_pass;
 shared elements: S[TILE];

@@ -9,12 +9,12 @@ use thalweg_ir::DType;
 /// Number of digit values, and threads per block.
 pub const DIGITS: usize = 256;
 
-/// Number of passes of a sort.
+/// Number of passes of a radix sort of this dtype.
 pub fn passes(dtype: DType) -> usize {
     dtype.size().max(2)
 }
 
-/// Elements per tile.
+/// Number of elements per tile.
 pub fn tile(dtype: DType) -> usize {
     DIGITS * if dtype.size() == 8 { 8 } else { 16 }
 }

@@ -25,7 +25,7 @@ fn merged(size: usize) -> &'static Tunable {
     }
 }
 
-/// Whether the rows are so long that radix passes take less time than merges.
+/// Whether rows are long enough for a radix sort to be faster than a merge sort.
 pub fn fits(sort: &RowScan) -> bool {
     let counters = sort.rows.saturating_mul(passes(sort.dtype) * DIGITS + 1);
     let tiles = sort.rows.saturating_mul(sort.points.div_ceil(tile(sort.dtype)));
@@ -33,7 +33,7 @@ pub fn fits(sort: &RowScan) -> bool {
     counted && !merged(sort.dtype.size()).admits(sort.points)
 }
 
-/// Adds the launches of a radix sort.
+/// Adds the launches of a radix sort to a plan.
 pub fn add(sort: RowScan, plan: &mut Plan, target: &dyn Target) {
     let RowScan { op, dtype, rows, points: n, .. } = sort;
     let (passes, tiles, total) = (passes(dtype), n.div_ceil(tile(dtype)), rows * n);

@@ -11,11 +11,11 @@ use crate::emit::nodes::value;
 use crate::ir::{Expr, Statement, Type};
 use crate::kernels::gemm::emit::epilogue::{CHANGE_PLACES, Epilogue, PassThreads, SUM_AT, u32};
 
-/// Number of rows that a warp has in flight.
+/// Number of rows whose loads and stores a warp interleaves.
 const BESIDE: u32 = 4;
 
 impl Epilogue<'_> {
-    /// Emits this epilogue; `None` for other results.
+    /// Emits the epilogue for unaligned rows; `None` for results of another form.
     pub(super) fn stored_unaligned(&self) -> Option<Vec<Statement>> {
         let (class, epilogue) = (self.part.class, self.epilogue);
         let body = &class.body;
@@ -79,7 +79,7 @@ impl Epilogue<'_> {
     }
 }
 
-/// Whether line `line` exists, and its offset in memory.
+/// DSL text: coordinates of row `line`, whether it exists (`there`), and its offset in memory (`begin`).
 const PLACE: &str = r"
 let x = Index(row0) + Index(line), y = Index(column0);
 let row = x, column = y, there = x < Index(m);

@@ -13,7 +13,7 @@ use crate::kernels::gemm::emit::epilogue::{CHANGE_PLACES, Epilogue, MAX_AHEAD, S
 const BESIDE: u32 = 2;
 
 impl Epilogue<'_> {
-    /// Emits this epilogue, where a warp's vectors are few enough to be in flight together.
+    /// Emits the epilogue of a warp; `None` where its vectors are too many to be in flight together.
     pub(super) fn by_warp(&self) -> Option<Vec<Statement>> {
         let (epilogue, v) = (self.epilogue, self.lanes());
         let each = epilogue.rows * (epilogue.columns / v) / 32;
