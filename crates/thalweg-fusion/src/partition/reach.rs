@@ -9,7 +9,6 @@ use crate::segment::{BitSet, ValueId};
 use crate::tunable::TUNABLES;
 use crate::write::rules::{Rule, contracts, counts, is_constant, is_opaque};
 use rustc_hash::FxHashSet;
-use thalweg_ir::Op;
 
 /// Candidate kernel with its loads.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -59,7 +58,7 @@ impl Reach {
                 products.push(i);
             }
             counted += counts(op) as usize;
-            parts += (op == Op::Put) as usize;
+            parts += op.info().limited as usize;
             if !TUNABLES.max_kernel_ops.admits(counted) || !TUNABLES.max_puts.admits(parts) {
                 return Err(Rule::Full);
             }
@@ -70,13 +69,12 @@ impl Reach {
                         if stored.has(o) { loads.push(o) } else { left.push(o) }
                     }
                 }
-                None if op == Op::Gather => {
+                None => {
                     let mut arguments = ix.tensors(i).map(|(_, v)| v);
-                    let source = arguments.next().expect("a gather has a source");
-                    loads.extend(in_memory(facts, source, stored));
+                    let sources = arguments.by_ref().take(op.info().args_in_memory());
+                    loads.extend(sources.filter_map(|v| in_memory(facts, v, stored)));
                     left.extend(arguments.filter_map(op_of));
                 }
-                None => left.extend(ix.tensors(i).filter_map(|(_, v)| op_of(v))),
             }
         }
         if ix.seg.mode.compiles_long() && !folds.is_empty() && !TUNABLES.max_fold_stores.admits(stores.len()) {

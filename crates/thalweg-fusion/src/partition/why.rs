@@ -11,7 +11,6 @@ use crate::cost::Costs;
 use crate::plan::{Edge, KernelPlan, Plan, Reason};
 use crate::segment::{Segment, ValueId};
 use crate::write::rules::Rule;
-use thalweg_ir::Op;
 
 /// Values passed between kernels of a plan, in order of the operations, each with the reason.
 pub(crate) fn why(plan: &Plan, segment: Segment<'_>, costs: &Costs) -> Vec<Edge> {
@@ -52,14 +51,14 @@ fn reason(kernels: &mut Kernels<'_, '_>, state: &State, (from, to): (usize, usiz
     if let KernelPlan::Opaque { stores: reader, .. } = &state.kernels[to].candidate.plan {
         return Reason::OperandOf(name(reader[0]));
     }
-    let gathers = |&&i: &&usize| ix.seg.ops[i].op == Op::Gather;
+    let gathers = |&&i: &&usize| ix.seg.ops[i].op.info().args_in_memory() > 0;
     let mut gathered = candidate_ops(&state.kernels[to].candidate).iter().filter(gathers);
-    if gathered.any(|&g| {
+    if let Some(&gather) = gathered.find(|&&g| {
         ix.tensors(g).next().is_some_and(|(_, v)| {
             crate::write::movement::view_base(ix, v, &|i| state.stored.has(i)).0 == ValueId::Op(op)
         })
     }) {
-        return Reason::OperandOf(Op::Gather.name());
+        return Reason::OperandOf(name(gather));
     }
     match &state.kernels[from].candidate.plan {
         KernelPlan::Opaque { stores: writer, .. } => return Reason::ResultOf(name(writer[0])),

@@ -13,7 +13,7 @@ use crate::tunable::TUNABLES;
 use crate::write::rules::{Rule, contracts, counts, is_constant, is_opaque};
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
-use thalweg_ir::Op;
+use thalweg_ir::{Op, OpClass};
 
 /// First legal plan of a component.
 pub(super) fn begin(kernels: &mut Kernels<'_, '_>, component: &Component) -> Result<State, NoPlan> {
@@ -60,7 +60,7 @@ fn in_memory(facts: &Facts<'_>, mut v: ValueId) -> Option<usize> {
             return (windows && !is_constant(op)).then_some(i);
         }
         let of = facts.ix.tensors(i).next()?.1;
-        windows |= op == Op::Window && seg.shapes[i].numel() > facts.ix.shape(of).numel();
+        windows |= op.info().windows && seg.shapes[i].numel() > facts.ix.shape(of).numel();
         v = of;
     }
     None
@@ -120,10 +120,12 @@ fn store_shared(facts: &Facts<'_>, component: &Component, stored: &mut BitSet) {
 fn own_additions(op: Op) -> u64 {
     match op {
         Op::Element(e) => u64::from(e.row().cost),
-        Op::Loop(l) | Op::FoldBy(l) | Op::ScanBy(l) => u64::from(l.cost()),
-        Op::Random(_) => 100,
-        Op::Gather => 10,
-        op => u64::from(counts(op)),
+        op => match (op.region(), op.class()) {
+            (Some(l), _) => u64::from(l.cost()),
+            (None, OpClass::Random) => 100,
+            (None, OpClass::Gather) => 10,
+            (None, _) => u64::from(counts(op)),
+        },
     }
 }
 
@@ -177,7 +179,7 @@ fn one_by_one(
 }
 
 fn is_foreign(facts: &Facts<'_>, i: usize) -> bool {
-    matches!(facts.ix.seg.ops[i].op, Op::Foreign(_))
+    facts.ix.seg.ops[i].op.class() == OpClass::Foreign
 }
 
 /// Stores operations in the middle of chains that exceed one kernel.
@@ -217,15 +219,15 @@ fn cut_long_chains(facts: &Facts<'_>, component: &Component, stored: &mut BitSet
 fn cut_chains_of_parts(facts: &Facts<'_>, component: &Component, stored: &mut BitSet) {
     let ops = facts.ix.seg.ops;
     let most = TUNABLES.max_puts.get();
-    if TUNABLES.max_puts.admits(component.ops.iter().filter(|&&i| ops[i].op == Op::Put).count()) {
+    if TUNABLES.max_puts.admits(component.ops.iter().filter(|&&i| ops[i].op.info().limited).count()) {
         return;
     }
     // Number of `Put`s between each operation and stored values.
     let mut parts = vec![0usize; ops.len()];
     for &i in &component.ops {
         let before = facts.read_by(i).filter(|&a| !stored.has(a)).map(|a| parts[a]).sum::<usize>();
-        parts[i] = before.min(most) + (ops[i].op == Op::Put) as usize;
-        if ops[i].op == Op::Put && parts[i] >= most && facts.may_store(i) {
+        parts[i] = before.min(most) + ops[i].op.info().limited as usize;
+        if ops[i].op.info().limited && parts[i] >= most && facts.may_store(i) {
             stored.insert(i);
         }
     }

@@ -8,7 +8,7 @@ use crate::tunable::TUNABLES;
 use crate::write::rules::{Rule, is_opaque};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::rc::Rc;
-use thalweg_ir::Op;
+use thalweg_ir::{Op, OpClass};
 use thalweg_kernel::Contracts;
 
 /// Improves a plan until no move helps or the visit limit is reached. `old`: kernels between which every move has been
@@ -328,10 +328,13 @@ fn may_pay(kernels: &Kernels<'_, '_>, state: &State, v: usize) -> bool {
     while let Some(i) = left.pop() {
         work += match ix.seg.ops[i].op {
             Op::Element(e) => e.row().cost as u64 + 1,
-            Op::Loop(l) | Op::FoldBy(l) | Op::ScanBy(l) => l.cost() as u64,
-            Op::Random(_) => 100,
-            Op::Gather | Op::Cast => 8,
-            _ => 1,
+            Op::Cast => 8,
+            op => match (op.region(), op.class()) {
+                (Some(l), _) => l.cost() as u64,
+                (None, OpClass::Random) => 100,
+                (None, OpClass::Gather) => 8,
+                (None, _) => 1,
+            },
         };
         for (_, a) in ix.tensors(i) {
             match a {

@@ -16,7 +16,7 @@ use crate::segment::BitSet;
 use crate::write::rules::{contracts, is_constant};
 use rustc_hash::FxHashSet;
 use std::rc::Rc;
-use thalweg_ir::Op;
+use thalweg_ir::OpClass;
 use thalweg_kernel::Contracts;
 
 /// Searches from a starting point. Also returns whether the result is the optimum; `None` if the start is not usable.
@@ -60,7 +60,7 @@ fn adapted(kernels: &mut Kernels<'_, '_>, component: &Component, begun: &Begun) 
     let mut stores: Vec<Vec<usize>> = begun.kernels.iter().map(kept).filter(|k| !k.is_empty()).collect();
     let known: FxHashSet<usize> = stores.iter().flatten().copied().collect();
     let added = added(facts, component, begun, &known);
-    if added.iter().any(|&i| matches!(op(i), Op::Foreign(_))) {
+    if added.iter().any(|&i| op(i).class() == OpClass::Foreign) {
         return None;
     }
     stores.extend(added.iter().map(|&i| vec![i]));
