@@ -68,7 +68,7 @@ pub enum Rounding {
     Rounds,
     /// One per term: sums and products of many elements, whose order may vary.
     Accumulates,
-    /// Those of the region.
+    /// Roundings of the region.
     Region,
     /// Unknown: code of the user.
     Unknown,
