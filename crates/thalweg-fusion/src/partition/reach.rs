@@ -31,8 +31,21 @@ pub(super) struct Reach {
     pub products: Vec<usize>,
 }
 
-impl Reach {
-    pub(super) fn of(facts: &Facts<'_>, stores: &[usize], stored: &BitSet) -> Result<Reach, Rule> {
+/// Stores of a candidate kernel, among the stores of all kernels.
+#[derive(Clone, Copy)]
+pub(crate) struct KernelStores<'k, 'a> {
+    /// Facts about the segment.
+    pub facts: &'k Facts<'a>,
+    /// Stores of the kernel, ascending.
+    pub stores: &'k [usize],
+    /// Stores of all kernels.
+    pub stored: &'k BitSet,
+}
+
+impl KernelStores<'_, '_> {
+    /// Operations that the kernel would compute and load.
+    pub(super) fn reach(&self) -> Result<Reach, Rule> {
+        let KernelStores { facts, stores, stored } = *self;
         let ix = &facts.ix;
         let (mut seen, mut loads) = (FxHashSet::default(), vec![]);
         let mut left = stores.to_vec();
@@ -72,7 +85,7 @@ impl Reach {
                 None => {
                     let mut arguments = ix.tensors(i).map(|(_, v)| v);
                     let sources = arguments.by_ref().take(op.info().args_in_memory());
-                    loads.extend(sources.filter_map(|v| in_memory(facts, v, stored)));
+                    loads.extend(sources.filter_map(|v| self.loaded(v)));
                     left.extend(arguments.filter_map(op_of));
                 }
             }
@@ -86,6 +99,11 @@ impl Reach {
         loads.dedup();
         Ok(Reach { ops, loads, folds, products })
     }
+
+    /// Stored operation that a value is read from in memory.
+    fn loaded(&self, v: ValueId) -> Option<usize> {
+        op_of(crate::write::movement::view_base(&self.facts.ix, v, &|i| self.stored.has(i)).0)
+    }
 }
 
 fn op_of(v: ValueId) -> Option<usize> {
@@ -93,9 +111,4 @@ fn op_of(v: ValueId) -> Option<usize> {
         ValueId::Op(i) => Some(i),
         ValueId::Input(_) => None,
     }
-}
-
-/// Stored operation that a value is read from in memory.
-fn in_memory(facts: &Facts<'_>, v: ValueId, stored: &BitSet) -> Option<usize> {
-    op_of(crate::write::movement::view_base(&facts.ix, v, &|i| stored.has(i)).0)
 }
