@@ -28,14 +28,14 @@ impl ComponentSearch<'_, '_, '_> {
         let old = if begun.converged { old } else { vec![] };
         let state = GreedySearch::new(self.kernels, state).improve(old, limit);
         let optimal = self.is_small();
-        Some((self.to_the_end(state, limit), optimal))
+        Some((self.complete_search(state, limit), optimal))
     }
 
     /// Continues a search that its budget ended, from the partition where it stopped.
     pub(crate) fn search_on(&mut self, state: State) -> SearchResult {
         let limit = self.kernels.until(budget(self.effort, &state));
         let state = GreedySearch::new(self.kernels, state).improve(vec![], limit);
-        self.to_the_end(state, limit)
+        self.complete_search(state, limit)
     }
 
     /// Old kernels plus one for each newly required value; and the old kernels that are unchanged.

@@ -276,7 +276,7 @@ impl<'f, 'a> ComponentSearch<'_, 'f, 'a> {
             };
             return Ok(SearchResult { state, complete: false });
         }
-        Ok(self.to_the_end(state, limit))
+        Ok(self.complete_search(state, limit))
     }
 
     /// Greedy search from a first plan, after the moves about operands of products.
@@ -295,7 +295,7 @@ impl<'f, 'a> ComponentSearch<'_, 'f, 'a> {
     }
 
     /// Completes a search in which no move gains: runs the exact search, if few values may be stored.
-    fn to_the_end(&mut self, state: State, limit: u64) -> SearchResult {
+    fn complete_search(&mut self, state: State, limit: u64) -> SearchResult {
         if self.kernels.visits >= limit {
             return SearchResult { state, complete: false };
         }
