@@ -11,7 +11,7 @@ use crate::cost::footprint;
 use crate::rewrite::Rewrite;
 use crate::segment::{Indexed, Segment, ValueId};
 use crate::write::movement::{layout, strided, view_base};
-use thalweg_ir::{Op, View};
+use thalweg_ir::View;
 
 /// Order of a view's elements in memory, ignoring broadcast dimensions and those of size 1.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -61,7 +61,7 @@ impl SegmentClass {
         }
         let inputs = segment.inputs.iter().map(|(_, view)| Layout::of(Some(*view)));
         // The layout of other movements follows from the pattern and the layout of their argument.
-        let decides = |i: &usize| matches!(segment.ops[*i].op, Op::Slice | Op::Window);
+        let decides = |i: &usize| segment.ops[*i].op.info().layout_by_ints;
         let mut decided = (0..segment.ops.len()).filter(decides).peekable();
         let (layouts, unrolled) = match decided.peek() {
             None => (inputs.collect(), Box::default()),
@@ -109,7 +109,7 @@ impl Layout {
 mod tests {
     use super::*;
     use crate::segment::{BitSet, Mode};
-    use thalweg_ir::{DType, ElementOp, InputKind, RelArg, RelOp, Shape};
+    use thalweg_ir::{DType, ElementOp, InputKind, Op, RelArg, RelOp, Shape};
 
     fn order(dims: &[usize], strides: &[isize]) -> (Order, bool) {
         let Layout { order, broadcast } = Layout::of(Some(View::new(Shape::new(dims), strides, 3)));

@@ -20,7 +20,7 @@
 //! Example: in `m = s.amax(1); s.eq(m)` with `s = x / 3.3` in bf16 the division is exact; in `s.tanh().sum(1)` it is not.
 
 use crate::segment::{BitSet, Indexed, ValueId};
-use thalweg_ir::{DType, ElementOp, Op, ReduceOp, RegionNode, ScanOp};
+use thalweg_ir::{DType, DiscreteChoice, ElementOp, Op, OpClass, ReduceOp, RegionNode, RelOp, Rounding};
 
 /// Maximum number of operations visited when searching for a product: more are rare, and a segment may have thousands.
 const MAX_PRODUCT_STEPS: usize = 32;
@@ -66,22 +66,30 @@ fn find(ix: &Indexed<'_>) -> BitSet {
 }
 
 /// Whether an operation may make others exact. Most segments have no such operation and skip the search.
-fn may_begin(rel: &thalweg_ir::RelOp) -> bool {
-    match rel.op {
-        Op::Element(e) => e.row().selects() || matches!(e, ElementOp::Add | ElementOp::Sub) && rel.dtype.is_float(),
-        Op::Cast => !rel.dtype.is_float(),
-        Op::Reduce(op) => !rel.dtype.is_float() || chooses(op),
-        Op::Bitcast | Op::Loop(_) | Op::FoldBy(_) | Op::ScanBy(_) | Op::Scan(_) => true,
-        _ => false,
+fn may_begin(rel: &RelOp) -> bool {
+    let adds = matches!(rel.op, Op::Element(ElementOp::Add | ElementOp::Sub)) && rel.dtype.is_float();
+    adds || chooses(rel)
+}
+
+/// Whether an operation makes a discrete choice by the values of its arguments: the result may change abruptly with a
+/// rounding error of these.
+fn chooses(rel: &RelOp) -> bool {
+    match rel.op.info().choice {
+        DiscreteChoice::Never => false,
+        DiscreteChoice::NotFloat => !rel.dtype.is_float(),
+        DiscreteChoice::Always => true,
+        DiscreteChoice::ByRegion => match rel.op {
+            Op::Element(e) => e.row().selects(),
+            op => op.region().is_some_and(|l| {
+                let selects = |n: &RegionNode| matches!(n, RegionNode::Element { op, .. } if op.row().selects());
+                l.region().nodes.iter().any(selects)
+            }),
+        },
     }
 }
 
 fn is_narrow(dtype: DType) -> bool {
     matches!(dtype, DType::BF16 | DType::F16)
-}
-
-fn chooses(op: ReduceOp) -> bool {
-    matches!(op, ReduceOp::Max | ReduceOp::Min)
 }
 
 struct Search<'a> {
@@ -111,19 +119,9 @@ impl Search<'_> {
     /// loops, and user-defined combines that compare. A maximum that is only subtracted in exponents is excepted.
     fn roots(&mut self, i: usize) {
         let rel = &self.ix.seg.ops[i];
-        let selects = match rel.op {
-            Op::Element(e) => e.row().selects(),
-            Op::Cast => !rel.dtype.is_float(),
-            Op::Reduce(_) if !rel.dtype.is_float() => true,
-            Op::Reduce(op) => chooses(op) && !self.shifts_only(i),
-            Op::Bitcast | Op::Loop(_) => true,
-            Op::Scan(ScanOp::Max | ScanOp::Min | ScanOp::Sort | ScanOp::Argsort) => true,
-            Op::FoldBy(l) | Op::ScanBy(l) => {
-                l.region().nodes.iter().any(|n| matches!(n, RegionNode::Element { op, .. } if op.row().selects()))
-            }
-            _ => false,
-        };
-        if selects {
+        let info = rel.op.info();
+        let is_maximum = info.class == OpClass::Fold && info.rounding == Rounding::Extreme && rel.dtype.is_float();
+        if chooses(rel) && !(is_maximum && self.shifts_only(i)) {
             self.mark_arguments(i);
         }
     }
@@ -132,12 +130,15 @@ impl Search<'_> {
     /// matrix products end the propagation.
     fn spread(&mut self, i: usize) {
         let rel = &self.ix.seg.ops[i];
-        let narrow = is_narrow(rel.dtype);
-        let through = match rel.op {
-            Op::Element(_) | Op::Cast | Op::Pad | Op::Cat | Op::Put | Op::Gather => true,
-            Op::Reduce(ReduceOp::Max | ReduceOp::Min) | Op::Scan(ScanOp::Max | ScanOp::Min) => true,
-            Op::Reduce(_) | Op::Scan(_) => narrow,
-            op => op.is_view(),
+        let info = rel.op.info();
+        let through = match info.class {
+            OpClass::Elementwise | OpClass::View | OpClass::Merge | OpClass::Gather => true,
+            OpClass::Fold | OpClass::Scan => match info.rounding {
+                Rounding::Copies | Rounding::Extreme => true,
+                Rounding::Rounds | Rounding::Accumulates => is_narrow(rel.dtype),
+                Rounding::Region | Rounding::Unknown => false,
+            },
+            _ => false,
         };
         if through {
             self.mark_arguments(i);
@@ -204,8 +205,10 @@ impl Search<'_> {
                     reduced = true;
                     stack.extend(ix.tensors(i).map(|(_, v)| v))
                 }
-                Op::Cast | Op::Pad | Op::Cat | Op::Put => stack.extend(ix.tensors(i).map(|(_, v)| v)),
-                op if op.is_view() => stack.extend(ix.tensors(i).map(|(_, v)| v)),
+                Op::Cast => stack.extend(ix.tensors(i).map(|(_, v)| v)),
+                op if matches!(op.class(), OpClass::View | OpClass::Merge) => {
+                    stack.extend(ix.tensors(i).map(|(_, v)| v))
+                }
                 _ => {}
             }
         }

@@ -1,7 +1,7 @@
 //! Segments: sequences of recorded operations, cut off a stream to be planned and run.
 
 use std::cell::OnceCell;
-use thalweg_ir::{Arg, DType, InputKind, Op, RelArg, RelOp, Shape, View};
+use thalweg_ir::{Arg, DType, InputKind, Op, OpClass, RelArg, RelOp, Shape, View};
 use thalweg_kernel::{Contracts, Precision};
 
 /// Planning mode of a segment.
@@ -235,7 +235,7 @@ impl<'a> Indexed<'a> {
     /// cache, whereas a row kernel would stage each row.
     fn find_unrolled(&mut self) {
         let ops = self.seg.ops;
-        if !self.seg.mode.fused || !ops.iter().any(|o| o.op == Op::Window) {
+        if !self.seg.mode.fused || !ops.iter().any(|o| o.op.info().windows) {
             return;
         }
         // Values whose elements are those of a window, one to one.
@@ -244,7 +244,7 @@ impl<'a> Indexed<'a> {
         for (i, rel) in ops.iter().enumerate() {
             let of_windows = || self.tensors(i).any(|(_, v)| matches!(v, ValueId::Op(o) if windowed.has(o)));
             match rel.op {
-                Op::Window => windowed.insert(i),
+                op if op.info().windows => windowed.insert(i),
                 Op::Element(_) | Op::Cast | Op::Bitcast | Op::Permute | Op::Slice | Op::Expand if of_windows() => {
                     windowed.insert(i)
                 }
@@ -279,7 +279,7 @@ impl<'a> Indexed<'a> {
     /// Whether operation `i` needs whole rows of its operand.
     pub fn takes_rows(&self, i: usize) -> bool {
         let op = self.seg.ops[i].op;
-        (op.is_fold() || matches!(op, Op::Scan(_) | Op::ScanBy(_))) && !self.is_unrolled(i)
+        op.class().takes_rows() && !self.is_unrolled(i)
     }
 
     /// Integer arguments of operation `i`.
@@ -300,7 +300,7 @@ impl<'a> Indexed<'a> {
             let count = self.seg.ops[i].args().filter(|a| *a == Arg::Scalar).count();
             &self.seg.scalars[self.first_scalar(i)..][..count]
         };
-        matches!(x.op, Op::Foreign(_))
+        x.op.class() == OpClass::Foreign
             && (x.op, x.args) == (y.op, y.args)
             && x.attr != y.attr
             && self.ints(a) == self.ints(b)

@@ -13,7 +13,7 @@ use crate::tuning;
 use fastrand::Rng;
 use thalweg::prelude::*;
 use thalweg::{Complex, Conv, Histogram, Indexing, Pool, QuantileMethod, raw};
-use thalweg_ir::{Op, Shape};
+use thalweg_ir::Shape;
 
 /// Number of recorded operations at which other plans are no longer tried: searching for them takes many times as long.
 const MAX_REPLANNED_STEPS: usize = 60;
@@ -419,6 +419,6 @@ pub fn program(checker: &Checker, seed: u64) -> Result<Option<(&'static str, Pro
 /// Checks a program that a library function has recorded.
 pub fn check(checker: &Checker, program: &Program, ways: ExtraChecks) -> Result<(), String> {
     let few = program.steps.len() < MAX_REPLANNED_STEPS;
-    let indexed = program.steps.iter().any(|s| matches!(s.op, Op::Gather | Op::Scatter(_)));
+    let indexed = program.steps.iter().any(|s| s.op.info().index_arg.is_some());
     checker.check(program, ExtraChecks { plans: ways.plans && few, scalars: ways.scalars && !indexed, ..ways })
 }

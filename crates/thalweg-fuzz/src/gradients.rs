@@ -62,7 +62,7 @@ pub fn check(checker: &Checker, program: &Program, seed: u64, ways: ExtraChecks)
     let Some(recorded) = recorded(checker, program, twice)? else { return Ok(()) };
     drop(interpreted);
     let few = recorded.steps.len() < MAX_REPLANNED_STEPS;
-    let indexed = recorded.steps.iter().any(|s| matches!(s.op, Op::Gather | Op::Scatter(_)));
+    let indexed = recorded.steps.iter().any(|s| s.op.info().index_arg.is_some());
     let ways = ExtraChecks { plans: ways.plans && few, scalars: !indexed, ..ways };
     checker.check(&recorded, ways).map_err(|why| format!("{why}\nas recorded:\n{}", recorded.listing()))?;
     cut::check(checker, program, seed, twice)?;

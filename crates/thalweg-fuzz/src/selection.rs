@@ -10,7 +10,7 @@
 //! Not listed are results that depend on sums, matrix products or normal random numbers, whose roundings vary.
 
 use crate::program::{Argument, Program, Tensor};
-use thalweg_ir::{DType, Op, RandomKind, ReduceOp, ScanOp};
+use thalweg_ir::{DType, Op, OpClass, RandomKind, ReduceOp, Rounding};
 
 /// For each step, whether its result is a selection that is the same under every plan.
 pub fn alike(program: &Program) -> Vec<bool> {
@@ -26,23 +26,14 @@ pub fn alike(program: &Program) -> Vec<bool> {
             Argument::Tensor(Tensor::Input(_)) | Argument::Scalar(_) => true,
         });
         let float_args = step.args.iter().any(|a| matches!(a, Argument::Tensor(t) if program.dtype(*t).is_float()));
-        let computed = match step.op {
-            Op::Element(_)
-            | Op::Cast
-            | Op::Bitcast
-            | Op::Pad
-            | Op::Cat
-            | Op::Put
-            | Op::Gather
-            | Op::Full
-            | Op::Iota => true,
-            Op::Reduce(
-                ReduceOp::Max | ReduceOp::Min | ReduceOp::Any | ReduceOp::All | ReduceOp::ArgMax | ReduceOp::ArgMin,
-            ) => true,
-            Op::Scan(ScanOp::Max | ScanOp::Min | ScanOp::Sort | ScanOp::Argsort) => true,
-            Op::Reduce(_) | Op::Scan(_) | Op::Scatter(_) => !step.dtype.is_float() && !float_args,
-            Op::Random(kind) => kind != RandomKind::Normal,
-            op => op.is_view(),
+        let info = step.op.info();
+        let computed = match (info.class, info.rounding) {
+            (_, Rounding::Region | Rounding::Unknown) => false,
+            (OpClass::Random, _) => step.op != Op::Random(RandomKind::Normal),
+            (OpClass::Scatter, _) | (_, Rounding::Accumulates) => {
+                info.class != OpClass::Matmul && !step.dtype.is_float() && !float_args
+            }
+            (_, Rounding::Copies | Rounding::Extreme | Rounding::Rounds) => true,
         };
         let of = |known: &[bool], inputs: bool| {
             step.args.iter().all(|a| match a {

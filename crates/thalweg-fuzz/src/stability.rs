@@ -19,7 +19,7 @@ use crate::program::{Argument, Program, Step, Tensor};
 use crate::tolerance::magnitude;
 use fastrand::Rng;
 use std::cell::{Cell, RefCell};
-use thalweg_ir::{DType, ElementOp, MAX_ARGS, Op, ReduceOp, RelArg, RelOp, Scalar, ScanOp, ScatterOp};
+use thalweg_ir::{DType, ElementOp, MAX_ARGS, Op, ReduceOp, RelArg, RelOp, Rounding, Scalar};
 use thalweg_kernel::reference::{self, Array, Data, RefArg};
 
 /// Number of perturbed runs of a small program, and of a large one.
@@ -354,16 +354,18 @@ fn evaluate(program: &Program, mut change: impl FnMut(&Step, &[RefArg<'_>], &mut
 /// clamped.
 fn evaluated(step: &Step, args: &[RefArg<'_>]) -> Array {
     let rel = rel(step, step.op);
-    let (Op::Gather | Op::Scatter(_), [RefArg::Array(from), RefArg::Array(index), ..]) = (step.op, args) else {
+    let index_arg = step.op.info().index_arg.map(usize::from);
+    let (Some(n), Some(RefArg::Array(from))) = (index_arg, args.first()) else {
         return reference::evaluate(&rel, step.shape, args, &step.ints);
     };
+    let RefArg::Array(index) = args[n] else { unreachable!("an index is a tensor") };
     let last = from.shape[step.attr as usize & 7] as i64 - 1;
-    let mut index = (*index).clone();
+    let mut index = index.clone();
     if let Data::Int(places) = &mut index.data {
         places.iter_mut().for_each(|v| *v = (*v).clamp(0, last.max(0)));
     }
     let mut args: Vec<RefArg<'_>> = args.to_vec();
-    args[1] = RefArg::Array(&index);
+    args[n] = RefArg::Array(&index);
     reference::evaluate(&rel, step.shape, &args, &step.ints)
 }
 
@@ -380,14 +382,12 @@ fn rel(step: &Step, op: Op) -> RelOp {
 /// Extremes, too: a kernel that contracts a product into one use, and reduces the rounded product in another, has two
 /// values of it.
 fn rounds(op: Op, dtype: DType) -> bool {
-    match op {
+    match op.info().rounding {
         // Narrow values are rounded when they are stored, so a view of a value may differ from it.
         _ if matches!(dtype, DType::BF16 | DType::F16) => true,
-        Op::Element(_) | Op::Cast | Op::Matmul | Op::Random(_) | Op::Reduce(_) => true,
-        Op::Scan(s) => !matches!(s, ScanOp::Sort | ScanOp::Argsort),
-        Op::Scatter(s) => s != ScatterOp::Set,
-        Op::FoldBy(_) | Op::ScanBy(_) => true,
-        _ => false,
+        Rounding::Rounds | Rounding::Accumulates | Rounding::Extreme => true,
+        Rounding::Region => op.is_combined(),
+        Rounding::Copies | Rounding::Unknown => false,
     }
 }
 

@@ -21,7 +21,8 @@ pub use element::ElementOp;
 pub use foreign::{Foreign, ForeignLaunch, ForeignSource};
 pub use monoid::{Monoid, ReduceOp};
 pub use op::{
-    Arg, COMPONENT, InputKind, Op, REVERSE, RandomKind, RelArg, RelOp, ScanOp, ScatterOp, pack_order, unpack_order,
+    Arg, COMPONENT, DiscreteChoice, InputKind, IntArgs, Op, OpClass, OpInfo, REVERSE, RandomKind, RelArg, RelOp,
+    Rounding, ScanOp, ScatterOp, pack_order, unpack_order,
 };
 pub use region::{First, Loop, MAX_ARGS, Region, RegionNode};
 pub use scalar::Scalar;

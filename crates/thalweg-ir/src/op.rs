@@ -6,11 +6,13 @@
 //! the *pattern* of the segment. Sizes, slice bounds and scalars are recorded beside the operations, in order, and are
 //! not part of the pattern. There are no symbolic dimensions: a size is always a concrete `usize`.
 
-use crate::region::MAX_ARGS;
-use crate::{DType, ElementOp, Foreign, Loop, Monoid, ReduceOp};
+mod info;
+mod relative;
+
+use crate::{ElementOp, Foreign, Loop, Monoid, ReduceOp};
+pub use info::{DiscreteChoice, IntArgs, OpClass, OpInfo, Rounding};
+pub use relative::{Arg, InputKind, RelArg, RelOp, pack_order, unpack_order};
 use std::borrow::Cow;
-use std::fmt;
-use std::hash::{Hash, Hasher};
 
 /// Operation as recorded by a stream. Each variant lists its structural attributes, which are packed in
 /// [`RelOp::attr`], and the integers (such as sizes) that are recorded beside it.
@@ -183,40 +185,101 @@ pub enum RandomKind {
 }
 
 impl Op {
+    /// Row of the operation: its properties, for everything that asks about its kind.
+    #[inline]
+    pub const fn info(self) -> &'static OpInfo {
+        use DiscreteChoice::{Always, ByRegion, NotFloat};
+        use IntArgs::{Count, PerAxis};
+        use OpClass::*;
+        use Rounding::{Copies, Extreme, Region};
+        const NONE: [u8; 3] = [0; 3];
+        const RESULT: u8 = OpInfo::RESULT;
+        match self {
+            // The table of elementwise operations has the rest.
+            Op::Element(_) => const { &OpInfo::of(Elementwise).choice(ByRegion) },
+            Op::Cast => const { &OpInfo::new("cast", Elementwise).choice(NotFloat).grad(0b1, NONE) },
+            Op::Bitcast => const { &OpInfo::new("bitcast", Elementwise).rounding(Copies).choice(Always) },
+            Op::Full => const { &OpInfo::new("full", Constant).ints(PerAxis(1)) },
+            Op::Iota => const { &OpInfo::new("arange", Constant).ints(PerAxis(1)) },
+            Op::Random(kind) => match kind {
+                RandomKind::Uniform => const { &OpInfo::new("rand", Random).ints(PerAxis(1)) },
+                RandomKind::Normal => const { &OpInfo::new("randn", Random).ints(PerAxis(1)) },
+                RandomKind::Bits => const { &OpInfo::new("random_bits", Random).ints(PerAxis(1)) },
+            },
+            Op::Reshape => const { &OpInfo::new("reshape", View).ints(PerAxis(1)).grad(0b1, NONE) },
+            Op::Permute => const { &OpInfo::new("permute", View).grad(0b1, NONE) },
+            Op::Expand => const { &OpInfo::new("expand", View).ints(PerAxis(1)).grad(0b1, NONE) },
+            Op::Slice => const { &OpInfo::new("slice", View).ints(PerAxis(3)).layout_by_ints().grad(0b1, NONE) },
+            Op::Window => {
+                const { &OpInfo::new("window", View).ints(Count(2)).layout_by_ints().windows().grad(0b1, NONE) }
+            }
+            Op::Pad => const { &OpInfo::new("pad", Merge).ints(PerAxis(2)).grad(0b1, NONE) },
+            Op::Cat => const { &OpInfo::new("cat", Merge).grad(0b11, NONE) },
+            Op::Put => const { &OpInfo::new("slice_scatter", Merge).ints(PerAxis(2)).limited().grad(0b11, NONE) },
+            Op::Reduce(of) => match of {
+                ReduceOp::Sum => const { &OpInfo::of(Fold).choice(NotFloat).grad(0b1, NONE) },
+                ReduceOp::Prod => const { &OpInfo::of(Fold).choice(NotFloat).grad(0b1, [0b1, 0, 0]) },
+                ReduceOp::Max | ReduceOp::Min => {
+                    const { &OpInfo::of(Fold).rounding(Extreme).choice(Always).grad(0b1, [0b1 | RESULT, 0, 0]) }
+                }
+                ReduceOp::Any | ReduceOp::All | ReduceOp::ArgMax | ReduceOp::ArgMin => {
+                    const { &OpInfo::of(Fold).rounding(Extreme).choice(NotFloat) }
+                }
+                #[cfg(feature = "probe")]
+                ReduceOp::Probe => const { &OpInfo::of(Fold).choice(NotFloat).grad(0b1, [0b1 | RESULT, 0, 0]) },
+            },
+            Op::Matmul => const { &OpInfo::new("matmul", Matmul).grad(0b11, [0b10, 0b1, 0]) },
+            Op::Scan(of) => match of {
+                ScanOp::Sum => const { &OpInfo::of(Scan).grad(0b1, NONE) },
+                ScanOp::Prod => const { &OpInfo::of(Scan).grad(0b1, [0b1, 0, 0]) },
+                ScanOp::Max | ScanOp::Min => {
+                    const { &OpInfo::of(Scan).rounding(Extreme).choice(Always).grad(0b1, [0b1 | RESULT, 0, 0]) }
+                }
+                ScanOp::LogSumExp => const { &OpInfo::of(Scan).grad(0b1, [0b1 | RESULT, 0, 0]) },
+                ScanOp::Sort => const { &OpInfo::of(Scan).rounding(Copies).choice(Always).grad(0b1, [0b1, 0, 0]) },
+                ScanOp::Argsort => const { &OpInfo::of(Scan).rounding(Copies).choice(Always) },
+            },
+            Op::Gather => const { &OpInfo::new("gather", Gather).index_arg(1).grad(0b1, [0b10, 0, 0]) },
+            Op::Scatter(of) => {
+                const ALL: u8 = 0b111;
+                const ADD: OpInfo = OpInfo::of(Scatter).index_arg(1);
+                match of {
+                    ScatterOp::Add => const { &ADD.grad(0b101, [0, 0, 0b10]) },
+                    ScatterOp::Set => const { &ADD.rounding(Copies).grad(0b101, [0b10, 0, 0b10]) },
+                    ScatterOp::Prod => const { &ADD.grad(0b101, [ALL, 0, ALL]) },
+                    ScatterOp::Max | ScatterOp::Min => {
+                        const { &ADD.rounding(Extreme).grad(0b101, [ALL | RESULT, 0, ALL | RESULT]) }
+                    }
+                }
+            }
+            Op::Loop(_) => const { &OpInfo::new("loop", Elementwise).rounding(Region).choice(Always) },
+            Op::FoldBy(_) => const { &OpInfo::new("fold", Fold).rounding(Region).choice(ByRegion) },
+            Op::ScanBy(_) => const { &OpInfo::new("scan", Scan).rounding(Region).choice(ByRegion) },
+            Op::Foreign(_) => const { &OpInfo::of(Foreign).ints(IntArgs::Foreign) },
+        }
+    }
+
     /// Name of the operation in explanations and errors.
     pub fn name(self) -> &'static str {
         match self {
             Op::Element(e) => e.name(),
-            Op::Cast => "cast",
-            Op::Bitcast => "bitcast",
-            Op::Full => "full",
-            Op::Iota => "arange",
-            Op::Random(RandomKind::Uniform) => "rand",
-            Op::Random(RandomKind::Normal) => "randn",
-            Op::Random(RandomKind::Bits) => "random_bits",
-            Op::Reshape => "reshape",
-            Op::Permute => "permute",
-            Op::Expand => "expand",
-            Op::Slice => "slice",
-            Op::Window => "window",
-            Op::Pad => "pad",
-            Op::Cat => "cat",
-            Op::Put => "slice_scatter",
             Op::Reduce(r) => r.name(),
-            Op::Matmul => "matmul",
             Op::Scan(s) => s.name(),
-            Op::Gather => "gather",
             Op::Scatter(s) => s.name(),
-            Op::Loop(_) => "loop",
-            Op::FoldBy(_) => "fold",
-            Op::ScanBy(_) => "scan",
             Op::Foreign(f) => &f.source().name,
+            _ => self.info().name,
         }
+    }
+
+    /// Class of the operation.
+    #[inline]
+    pub const fn class(self) -> OpClass {
+        self.info().class
     }
 
     /// Whether the operation reduces each row to one element.
     pub fn is_fold(self) -> bool {
-        matches!(self, Op::Reduce(_) | Op::FoldBy(_))
+        self.class() == OpClass::Fold
     }
 
     /// Whether the operation is a fold or scan by a user-defined combine.
@@ -311,165 +374,13 @@ impl Op {
 
     /// Whether each element of the result is computed from elements of the arguments at the same index.
     pub fn by_element(self) -> bool {
-        matches!(self, Op::Element(_) | Op::Cast | Op::Bitcast | Op::Loop(_))
+        self.class() == OpClass::Elementwise
     }
 
     /// Whether the operation is a pure index map: no arithmetic, no masked elements.
     pub fn is_view(self) -> bool {
-        matches!(self, Op::Reshape | Op::Permute | Op::Expand | Op::Slice | Op::Window)
+        self.class() == OpClass::View
     }
-}
-
-/// Argument of an operation in relative form, encoded in 32 bits; [`RelArg::decode`] returns it as an [`Arg`].
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct RelArg(u32);
-
-/// Decoded [`RelArg`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Arg {
-    /// No argument.
-    None,
-    /// Result of an operation of the segment, by index.
-    Op(usize),
-    /// Input of the segment, by index.
-    Input(usize),
-    /// Next scalar, in the order of recording.
-    Scalar,
-}
-
-/// Structural properties of an input of a segment, which are part of the pattern.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct InputKind {
-    /// Dtype of the input.
-    pub dtype: DType,
-    /// Rank of the input.
-    pub rank: usize,
-    /// Whether the input is dense and row-major.
-    pub contiguous: bool,
-}
-
-const TAG: u32 = 30;
-const INPUT: u32 = 1 << TAG;
-const SCALAR: u32 = 2 << TAG;
-
-impl RelArg {
-    /// Encoding of an absent argument.
-    pub const NONE: RelArg = RelArg(u32::MAX);
-    /// Encoding of the next scalar, in the order of recording.
-    pub const SCALAR: RelArg = RelArg(SCALAR);
-    /// Maximum number of inputs of a segment.
-    pub const MAX_INPUTS: usize = 1 << 21;
-
-    /// Encodes the result of operation `n` of the segment.
-    #[inline]
-    pub fn op(n: usize) -> RelArg {
-        debug_assert!(n < 1 << TAG);
-        RelArg(n as u32)
-    }
-
-    /// Encodes input `n` of the segment, with its structural properties.
-    #[inline]
-    pub fn input(n: usize, kind: InputKind) -> RelArg {
-        debug_assert!(n < RelArg::MAX_INPUTS);
-        let kind = (kind.dtype as u32) << 5 | (kind.rank as u32) << 1 | kind.contiguous as u32;
-        RelArg(INPUT | kind << 21 | n as u32)
-    }
-
-    /// Decodes the argument.
-    #[inline]
-    pub fn decode(self) -> Arg {
-        match self.0 >> TAG {
-            0 => Arg::Op(self.0 as usize),
-            1 => Arg::Input((self.0 & ((1 << 21) - 1)) as usize),
-            2 => Arg::Scalar,
-            _ => Arg::None,
-        }
-    }
-}
-
-impl fmt::Debug for RelArg {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.decode() {
-            Arg::None => f.write_str("-"),
-            Arg::Op(n) => write!(f, "%{n}"),
-            Arg::Input(n) => write!(f, "in{n}"),
-            Arg::Scalar => f.write_str("scalar"),
-        }
-    }
-}
-
-/// Operation in relative form. Comparing two tells whether a recorded operation matches an earlier recording.
-#[derive(Clone, Copy, Eq, Debug)]
-pub struct RelOp {
-    /// The operation.
-    pub op: Op,
-    /// Dtype of the result.
-    pub dtype: DType,
-    /// Rank of the result.
-    pub rank: u8,
-    /// Structural attributes (axes, masks), packed as each variant of [`Op`] says.
-    pub attr: u32,
-    /// Arguments; unused ones are [`RelArg::NONE`].
-    pub args: [RelArg; MAX_ARGS],
-}
-
-/// Maximum number of arguments of an operation that is not interned.
-const MAX_INLINE_ARGS: usize = 3;
-
-impl PartialEq for RelOp {
-    /// Compares attributes and the first three arguments in one test first, since a stream runs this comparison for
-    /// every recorded operation.
-    #[inline]
-    fn eq(&self, other: &RelOp) -> bool {
-        let ([a, b, c, rest @ ..], [x, y, z, others @ ..]) = (&self.args, &other.args);
-        let differ = self.attr ^ other.attr | a.0 ^ x.0 | b.0 ^ y.0 | c.0 ^ z.0;
-        let same = differ == 0 && self.op == other.op && (self.dtype, self.rank) == (other.dtype, other.rank);
-        same && (!self.op.takes_many() || rest == others)
-    }
-}
-
-impl Hash for RelOp {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        let args = if self.op.takes_many() { &self.args[..] } else { &self.args[..MAX_INLINE_ARGS] };
-        (self.op, self.dtype, self.rank, self.attr, args).hash(state);
-    }
-}
-
-impl RelOp {
-    /// Packs arguments into an array of fixed length, padded with [`RelArg::NONE`].
-    pub fn pack(args: &[RelArg]) -> [RelArg; MAX_ARGS] {
-        let mut all = [RelArg::NONE; MAX_ARGS];
-        all[..args.len()].copy_from_slice(args);
-        all
-    }
-
-    /// Iterates over the arguments that are present.
-    pub fn args(&self) -> impl Iterator<Item = Arg> + '_ {
-        self.args.iter().map(|a| a.decode()).take_while(|a| *a != Arg::None)
-    }
-
-    /// Number of integers (sizes and the like) that are recorded beside the operation.
-    pub fn int_count(&self) -> usize {
-        let rank = self.rank as usize;
-        match self.op {
-            Op::Full | Op::Iota | Op::Random(_) | Op::Reshape | Op::Expand => rank,
-            Op::Slice => 3 * rank,
-            Op::Window => 2,
-            Op::Pad | Op::Put => 2 * rank,
-            Op::Foreign(f) => f.source().int_count(),
-            _ => 0,
-        }
-    }
-}
-
-/// Packs the dimension order of a permutation into [`RelOp::attr`], 3 bits per dimension.
-pub fn pack_order(order: &[usize]) -> u32 {
-    order.iter().enumerate().fold(0, |bits, (i, &o)| bits | (o as u32) << (3 * i))
-}
-
-/// Unpacks the dimension order of a permutation: inverse of [`pack_order`].
-pub fn unpack_order(attr: u32, rank: usize) -> Vec<usize> {
-    (0..rank).map(|i| (attr >> (3 * i) & 7) as usize).collect()
 }
 
 #[cfg(test)]
@@ -493,5 +404,17 @@ mod tests {
         assert_eq!(kinds(|op| matches!(op, Op::Scatter(_))), ScatterOp::Min as usize + 1);
         assert_eq!(kinds(|op| matches!(op, Op::Random(_))), RandomKind::Bits as usize + 1);
         assert_eq!(kinds(|op| op.is_view()), 5);
+    }
+
+    #[test]
+    fn rows_are_consistent() {
+        for &op in Op::OTHERS {
+            let info = op.info();
+            let indexes = matches!(info.class, OpClass::Gather | OpClass::Scatter);
+            assert_eq!(info.index_arg.is_some(), indexes, "{}", op.name());
+            let of_none = (0..3).filter(|i| info.grad_args >> i & 1 == 0).fold(0, |all, i| all | info.grad_reads[i]);
+            assert_eq!(of_none, 0, "{}: no gradient flows to an argument whose gradient reads values", op.name());
+            assert!(!info.windows || info.class == OpClass::View, "{}", op.name());
+        }
     }
 }

@@ -188,8 +188,8 @@ pub fn evaluate(rel: &RelOp, shape: Shape, args: &[RefArg<'_>], ints: &[i64]) ->
         RefArg::Array(a) => a,
         RefArg::Scalar(_) => panic!("{}: argument {i} is a scalar", rel.op.name()),
     };
-    if matches!(rel.op, Op::Gather | Op::Scatter(_))
-        && let Err(e) = row_ops::check_index(rel, array(0), array(1))
+    if let Some(index) = rel.op.info().index_arg
+        && let Err(e) = row_ops::check_index(rel, array(0), array(index as usize))
     {
         panic!("{e}");
     }
@@ -449,7 +449,9 @@ pub fn run(
                 }
             })
             .collect();
-        if let (Op::Gather | Op::Scatter(_), [RefArg::Array(a), RefArg::Array(index), ..]) = (rel.op, &args[..]) {
+        if let Some(n) = rel.op.info().index_arg
+            && let (RefArg::Array(a), RefArg::Array(index)) = (&args[0], &args[n as usize])
+        {
             row_ops::check_index(rel, a, index)?;
         }
         let result = evaluate(rel, shape, &args, own);

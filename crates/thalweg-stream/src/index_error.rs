@@ -19,7 +19,7 @@ use crate::value::{Storage, Value};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use thalweg_fusion::{BitSet, Segment, Subgraph, ValueId};
-use thalweg_ir::{Arg, Op};
+use thalweg_ir::{Arg, OpClass};
 use thalweg_runtime::Error;
 
 /// Failed segment, and those of its inputs and results that still exist.
@@ -86,19 +86,16 @@ impl Indices<'_> {
         let mut open = BitSet::new(ops.len());
         let mut found = BitSet::new(ops.len());
         for (k, rel) in ops.iter().enumerate() {
-            let indexed = matches!(rel.op, Op::Gather | Op::Scatter(_));
+            let index = rel.op.info().index_arg.and_then(|n| rel.args().nth(n as usize));
             let depends = rel.args().any(|arg| match arg {
                 Arg::Op(o) => open.has(o),
                 Arg::Input(n) => of.inputs[n].is_none(),
                 _ => false,
             });
-            if depends
-                || errors.get(k).is_some_and(Option::is_some)
-                || k >= i && (indexed || matches!(rel.op, Op::Foreign(_)))
-            {
+            if depends || errors.get(k).is_some_and(Option::is_some) || k >= i && rel.op.info().may_fail() {
                 open.insert(k);
             }
-            if let (true, Some(Arg::Op(o))) = (k >= i && indexed && self.needed.has(k), rel.args().nth(1))
+            if let (true, Some(Arg::Op(o))) = (k >= i && self.needed.has(k), index)
                 && !open.has(o)
                 && !self.computed.contains_key(&o)
             {
@@ -127,9 +124,10 @@ impl Failure<'_> {
             });
             // If an input is gone, it is unknown whether this operation failed.
             let is_lost = rel.args().any(|arg| matches!(arg, Arg::Input(n) if self.inputs[n].is_none()));
-            let mut own = || match rel.op {
-                Op::Gather | Op::Scatter(_) => self.out_of_range(i, |o| indices.get(self, (i, o), &errors)),
-                Op::Foreign(_) if !is_lost => self.not_compiled(i),
+            let info = rel.op.info();
+            let mut own = || match info.class {
+                _ if info.index_arg.is_some() => self.out_of_range(i, |o| indices.get(self, (i, o), &errors)),
+                OpClass::Foreign if !is_lost => self.not_compiled(i),
                 _ => None,
             };
             let mut found = || own().or_else(|| is_lost.then(|| error.clone()));

@@ -5,7 +5,7 @@
 //! unknown which operations a launch contains, its set has all of them.
 
 use thalweg_fusion::{BitSet, Instance, Plan};
-use thalweg_ir::{Arg, Op, RelOp, Shape};
+use thalweg_ir::{Arg, OpClass, RelOp, Shape};
 use thalweg_kernel::Kernel;
 
 /// Gather or scatter of a segment, by index.
@@ -40,12 +40,12 @@ impl Reach {
     pub fn new(plan: &Plan, instance: &Instance, ops: &[RelOp], inputs: usize, shape: &dyn Fn(Arg) -> Shape) -> Reach {
         let mut indexed: Vec<Indexed> = vec![];
         for (op, rel) in ops.iter().enumerate() {
-            if matches!(rel.op, Op::Gather | Op::Scatter(_))
+            if rel.op.info().index_arg.is_some()
                 && let Some(from) = rel.args().next()
             {
                 let axis = (rel.attr & 7) as usize;
                 let size = shape(from).dims().get(axis).copied().unwrap_or(0);
-                indexed.push(Indexed { op, scatters: rel.op != Op::Gather, axis, size });
+                indexed.push(Indexed { op, scatters: rel.op.class() == OpClass::Scatter, axis, size });
             }
         }
         let mut all: Vec<(BitSet, BitSet)> = Vec::with_capacity(ops.len());

@@ -26,7 +26,7 @@ use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use thalweg_fusion::{BitSet, Segment, independent_turns, period};
-use thalweg_ir::{Arg, DType, InputKind, MAX_ARGS, Op, RelArg, RelOp, Shape, View};
+use thalweg_ir::{Arg, DType, InputKind, MAX_ARGS, Op, OpClass, RelArg, RelOp, Shape, View};
 use thalweg_runtime::count;
 
 /// Number of waiting operations at which a cut is considered for the first time.
@@ -116,7 +116,7 @@ pub(crate) struct Recorder {
     held: Vec<Weak<DeferredValue>>,
     /// Deferred checks of results since the last `synchronize`.
     checks: Vec<Weak<DeferredChecks>>,
-    /// Whether the segment contains an `Op::Window`.
+    /// Whether the segment contains windows.
     has_windows: bool,
     /// Call sites of the segment's gathers, scatters and foreign operations.
     sites: Vec<(u32, Site)>,
@@ -201,7 +201,7 @@ impl Recorder {
                     return self.record_from_left(mode, op, dtype, shape, attr, args, ints);
                 }
                 // Foreign operations take dense operands only.
-                if matches!((op, v.state()), (Op::Foreign(_), Some(Ok(s))) if !s.view.is_dense()) {
+                if op.class() == OpClass::Foreign && matches!(v.state(), Some(Ok(s)) if !s.view.is_dense()) {
                     return self.record_dense(OpHeader { mode, op, dtype, shape, attr, ints }, args);
                 }
                 let Some(Err(error)) = v.state() else { continue };
@@ -222,12 +222,12 @@ impl Recorder {
         debug_assert_eq!(rel.int_count(), ints.len(), "{}", op.name());
         self.ints.extend_from_slice(ints);
         let value = self.next_value(self.ops.len(), shape, dtype);
-        if matches!(op, Op::Gather | Op::Scatter(_) | Op::Foreign(_))
+        if op.info().may_fail()
             && let Some(site) = take_site()
         {
             self.sites.push((self.ops.len() as u32, site));
         }
-        self.has_windows |= op == Op::Window;
+        self.has_windows |= op.info().windows;
         self.ops.push(rel);
         self.values.push(value.clone());
         let cut = self.recognizer.step(&rel);
@@ -276,7 +276,7 @@ impl Recorder {
         Some(RecordedOp { op: rel.op, attr: rel.attr, ints, args })
     }
 
-    /// Whether an operation recorded since the last cut is an `Op::Window`.
+    /// Whether an operation recorded since the last cut gives windows.
     pub fn has_windows(&self) -> bool {
         self.has_windows
     }

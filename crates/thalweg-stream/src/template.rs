@@ -8,7 +8,7 @@
 use crate::DeviceRef;
 use crate::value::Value;
 use std::sync::Arc;
-use thalweg_ir::{Arg, Op, RelOp, Shape};
+use thalweg_ir::{Arg, RelOp, Shape};
 
 /// Maximum number of tensor operands of a template.
 pub const MAX_OPERANDS: usize = 8;
@@ -88,7 +88,7 @@ impl Template {
         let (mut ops, mut shapes, mut links) = (Vec::with_capacity(recorded.len()), vec![], vec![]);
         for (step, (rel, made)) in recorded.iter().enumerate() {
             // These have call sites of their own for errors, or draw new random numbers.
-            if matches!(rel.op, Op::Gather | Op::Scatter(_) | Op::Foreign(_) | Op::Random(_) | Op::Window) {
+            if !rel.op.info().is_repeatable() {
                 return None;
             }
             for (slot, arg) in rel.args().enumerate() {

@@ -20,7 +20,7 @@ use crate::write::rules::Rule;
 use crate::write::step::{Form, Slot, Step};
 use group::group;
 use resize::{form, resized};
-use thalweg_ir::{Op, View};
+use thalweg_ir::{OpClass, View};
 
 /// Plan with sizes: launches, each after those it reads from.
 #[derive(Debug)]
@@ -212,7 +212,7 @@ impl Worker<'_> {
             }
             KernelPlan::Opaque { stores, operands, .. } => {
                 // A scatter into an empty tensor still has to report that no index is in range.
-                let scatter = Some(stores[0]).filter(|&op| matches!(ix.seg.ops[op].op, Op::Scatter(_)));
+                let scatter = Some(stores[0]).filter(|&op| ix.seg.ops[op].op.class() == OpClass::Scatter);
                 let indices = scatter.and_then(|op| ix.tensors(op).nth(1));
                 let nothing = plan.writes().all(|s| shapes[s].numel() == 0);
                 if nothing && indices.is_none_or(|(_, v)| ix.shape(v).numel() == 0) {
@@ -263,7 +263,7 @@ fn out_of_range(ix: &Indexed<'_>, kernel: &KernelPlan) -> Option<String> {
     let of_maps = kernel.parts().iter().filter(gathers);
     let mut all: Vec<String> = of_maps
         .flat_map(KernelPlan::ops)
-        .filter(|&i| ix.seg.ops[i].op == Op::Gather)
+        .filter(|&i| ix.seg.ops[i].op.class() == OpClass::Gather)
         .map(|i| {
             let axis = ix.seg.ops[i].attr as usize;
             let source = ix.tensors(i).next().expect("a gather has a tensor").1;

@@ -28,7 +28,7 @@ pub use subgraph::Subgraph;
 use crate::cost::{Costs, Level};
 use crate::segment::{BitSet, Indexed, Segment, ValueId};
 use network::{ENDLESS, Network, SINK, SOURCE};
-use thalweg_ir::{Op, ScanOp};
+use thalweg_ir::{Op, OpClass};
 use thalweg_kernel::Along;
 
 /// Maximum number of operations that may be needed to recompute one value.
@@ -412,31 +412,39 @@ fn anew(ix: &Indexed<'_>, i: usize, costs: &Costs, level: Level) -> f64 {
     let operand = ix.tensors(i).next().map(|(_, v)| (ix.shape(v).numel() as f64, ix.bytes(v) as f64));
     let (from, read) = operand.unwrap_or_default();
     let own = costs.launch + (read + ix.bytes(ValueId::Op(i)) as f64) * level.read_all;
-    match rel.op {
-        Op::Element(e) => {
-            let cost = e.row().cost as f64;
-            let addition = if cost > 4.0 { costs.special } else { costs.simple };
-            SHOWS * elements * wide * cost.max(1.0) * addition / threads
-        }
-        Op::Loop(l) => SHOWS * elements * wide * l.cost() as f64 * costs.simple / threads,
-        Op::Cast | Op::Bitcast => SHOWS * elements * wide * costs.convert / threads,
-        Op::Random(_) => SHOWS * elements * wide * RANDOM * costs.simple / threads,
-        Op::Full | Op::Iota | Op::Reshape | Op::Permute | Op::Expand | Op::Slice | Op::Window => 0.0,
-        Op::Pad | Op::Cat | Op::Put => SHOWS * elements * costs.simple / threads,
-        Op::Reduce(_) => own + from * wide * costs.fold / threads,
-        Op::FoldBy(l) => own + from * wide * l.cost() as f64 * costs.simple / threads,
-        Op::ScanBy(l) => {
-            own + elements * wide * (Along::Scan.steps() * u64::from(l.cost())) as f64 * costs.simple / threads
-        }
-        Op::Matmul => {
+    // Additions per element of a region.
+    let region = rel.op.region().map(|l| l.cost());
+    match rel.op.class() {
+        OpClass::Elementwise => match (rel.op, region) {
+            (Op::Element(e), _) => {
+                let cost = e.row().cost as f64;
+                let addition = if cost > 4.0 { costs.special } else { costs.simple };
+                SHOWS * elements * wide * cost.max(1.0) * addition / threads
+            }
+            (_, Some(cost)) => SHOWS * elements * wide * cost as f64 * costs.simple / threads,
+            _ => SHOWS * elements * wide * costs.convert / threads,
+        },
+        OpClass::Random => SHOWS * elements * wide * RANDOM * costs.simple / threads,
+        OpClass::Constant | OpClass::View => 0.0,
+        OpClass::Merge => SHOWS * elements * costs.simple / threads,
+        OpClass::Fold => match region {
+            Some(cost) => own + from * wide * cost as f64 * costs.simple / threads,
+            None => own + from * wide * costs.fold / threads,
+        },
+        OpClass::Matmul => {
             let each = costs.multiply_of(ix.operand_dtype(i), false);
             let depth = ix.tensors(i).next().map_or(1, |(_, v)| ix.shape(v).last().copied().unwrap_or(1));
             own + elements * depth as f64 * each / threads
         }
-        Op::Scan(ScanOp::Sort | ScanOp::Argsort) => own + elements * costs.sort / threads,
-        Op::Scan(_) => own + elements * costs.scan / threads,
-        Op::Gather => own + elements * costs.gathered / threads,
-        Op::Scatter(_) => own + elements * costs.scattered,
-        Op::Foreign(_) => NEVER,
+        OpClass::Scan => match (rel.op, region) {
+            (_, Some(cost)) => {
+                own + elements * wide * (Along::Scan.steps() * u64::from(cost)) as f64 * costs.simple / threads
+            }
+            (Op::Scan(of), None) if of.monoid().is_none() => own + elements * costs.sort / threads,
+            _ => own + elements * costs.scan / threads,
+        },
+        OpClass::Gather => own + elements * costs.gathered / threads,
+        OpClass::Scatter => own + elements * costs.scattered,
+        OpClass::Foreign => NEVER,
     }
 }

@@ -7,8 +7,8 @@
 use super::facts::Facts;
 use super::horizontal;
 use super::kernels::{Kernels, PartsUsed};
-use super::search::{Effort, State, greedy, stores_of};
-use super::{Planned, components, finish, plan_as_written, plan_rewritten};
+use super::search::{Effort, State, stores_of};
+use super::{Planned, Planner};
 use crate::cost::Costs;
 use crate::plan::Plan;
 use crate::segment::Segment;
@@ -27,9 +27,10 @@ pub fn alternatives(segment: Segment<'_>, costs: &Costs, plan: &Plan, most: usiz
     // The first alternative is the other form of the segment: rewritten if this plan is not, as recorded if it is.
     let rewritten = plan.rewrite.apply(&segment);
     let of = rewritten.as_ref().map_or(segment, |r| r.segment(&segment));
+    let planner = Planner { segment, costs, effort: Effort::default(), at_hand: None };
     let other = match rewritten {
-        Some(_) => plan_as_written(segment, costs, Effort::default(), None).ok(),
-        None => plan_rewritten(segment, costs, Effort::default(), None),
+        Some(_) => planner.as_written().ok(),
+        None => planner.rewritten(),
     };
     let room = most.saturating_sub(other.iter().len());
     let of_same = of_written(of, costs, plan, room).into_iter();
@@ -42,19 +43,19 @@ fn of_written(segment: Segment<'_>, costs: &Costs, plan: &Plan, most: usize) -> 
     let facts = Facts::new(segment);
     let mut kernels = Kernels::new(&facts, costs);
     let (stores, stored) = stores_of(plan, segment.ops.len());
-    let Some(own) = State::of(&mut kernels, &stores, &stored) else { return vec![] };
-    let mut found: Vec<State> = greedy::neighbours(&mut kernels, &own, VISITS / 2);
+    let Some(own) = kernels.state_of(&stores, &stored) else { return vec![] };
+    let mut found: Vec<State> = kernels.neighbours(&own, VISITS / 2);
     let mut visits = kernels.visits;
     for other in put_off(costs) {
         if visits >= VISITS {
             break;
         }
         let mut kernels_then = Kernels::new(&facts, &other);
-        let searched = components::search_all(&mut kernels_then, Effort::default());
+        let searched = kernels_then.search_all(Effort::default());
         visits += kernels_then.visits;
         let Ok((state, _)) = searched else { continue };
         let (stores, stored) = state.stores();
-        found.extend(State::of(&mut kernels, &stores, &stored));
+        found.extend(kernels.state_of(&stores, &stored));
     }
     found.retain(|s| s.time <= own.time.saturating_mul(HOPELESS));
     let places = |s: &State| -> Vec<Vec<usize>> {
@@ -62,7 +63,7 @@ fn of_written(segment: Segment<'_>, costs: &Costs, plan: &Plan, most: usize) -> 
     };
     found.sort_by_cached_key(|s| (s.time, places(s)));
     let mut plans: Vec<Planned> = vec![];
-    let mut all = found.iter().map(|s| (finish(&facts, s), s.time)).collect::<Vec<_>>();
+    let mut all = found.iter().map(|s| (facts.finish(s), s.time)).collect::<Vec<_>>();
     // If the plan has groups, one alternative launches their kernels separately.
     if let Some(apart) = horizontal::ungrouped(plan) {
         all.insert(0, (apart, own.time));

@@ -5,125 +5,124 @@ use super::canonical::root;
 use super::facts::Facts;
 use super::kernels::Kernels;
 use super::partition_cache::{Look, Standing};
-use super::search::{Component, Effort, NoPlan, SearchResult, State, grown, search};
+use super::search::{Component, ComponentSearch, Effort, NoPlan, SearchResult, State};
 use crate::segment::{BitSet, ValueId};
 use crate::tunable::TUNABLES;
 use crate::write::rules::is_constant;
 use rustc_hash::FxHashMap;
 
-/// Best plan of the whole segment, and whether all searches completed.
-///
-/// # Errors
-/// When a component has no legal plan.
-pub(super) fn search_all(kernels: &mut Kernels<'_, '_>, effort: Effort) -> Result<(State, bool), NoPlan> {
-    let facts = kernels.facts;
-    let mut whole = State { stored: facts.required.clone(), kernels: vec![], time: 0 };
-    let mut complete = true;
-    let mut spent = 0;
-    let mut seen: FxHashMap<Look, Solved> = FxHashMap::default();
-    // A segment small enough for the exact search is one component.
-    let all: Vec<usize> = facts.needed.iter().collect();
-    let values = all.iter().filter(|&&i| facts.required.has(i) || facts.may_store(i)).count();
-    let components = if TUNABLES.max_exact_values.admits(values) && facts.ix.seg.mode.fused {
-        vec![Component { ops: all }]
-    } else {
-        components(facts, &all)
-    };
-    for component in components {
+impl Kernels<'_, '_> {
+    /// Best plan of the whole segment, and whether all searches completed.
+    ///
+    /// # Errors
+    /// When a component has no legal plan.
+    pub(super) fn search_all(&mut self, effort: Effort) -> Result<(State, bool), NoPlan> {
+        let facts = self.facts;
+        let mut whole = State { stored: facts.required.clone(), kernels: vec![], time: 0 };
+        let mut complete = true;
+        let mut spent = 0;
+        let mut seen: FxHashMap<Look, Solved> = FxHashMap::default();
+        // A segment small enough for the exact search is one component.
+        let all: Vec<usize> = facts.needed.iter().collect();
+        let values = all.iter().filter(|&&i| facts.required.has(i) || facts.may_store(i)).count();
+        let components = if TUNABLES.max_exact_values.admits(values) && facts.ix.seg.mode.fused {
+            vec![Component { ops: all }]
+        } else {
+            facts.components(&all)
+        };
+        for component in components {
+            let ranked = facts.ranked(&component.ops);
+            let look = Look::of(facts, &ranked);
+            let as_before = seen.get(&look).and_then(|solved| Some((solved.of(self, &ranked)?, solved.complete)));
+            let before = self.visits;
+            let (state, ended) = match as_before {
+                Some(before) => before,
+                None => {
+                    let found = self.solved(&component, component_budget(effort, spent, component.ops.len()))?;
+                    spent += self.visits - before;
+                    seen.insert(look, Solved::new(&ranked, &found.state, found.complete));
+                    (found.state, found.complete)
+                }
+            };
+            complete &= ended;
+            whole.stored.union(&state.stored);
+            whole.time += state.time;
+            whole.kernels.extend(state.kernels);
+        }
+        Ok((whole, complete))
+    }
+
+    /// Plan of a component: a known one, from any segment; else one found by a search, starting from similar known ones
+    /// or from scratch.
+    ///
+    /// # Errors
+    /// When it has no legal plan.
+    pub(super) fn solved(&mut self, component: &Component, effort: Effort) -> Result<SearchResult, NoPlan> {
+        let facts = self.facts;
+        let Some(at_hand) = self.at_hand.filter(|_| facts.ix.seg.mode.fused && effort != Effort::None) else {
+            return ComponentSearch { kernels: self, component, effort }.search();
+        };
+        let (parts, further, quickly) = (at_hand.parts, at_hand.further.is_some(), self.quickly);
         let ranked = facts.ranked(&component.ops);
-        let look = Look::of(facts, &ranked);
-        let as_before = seen.get(&look).and_then(|solved| Some((solved.of(kernels, &ranked)?, solved.complete)));
-        let before = kernels.visits;
-        let (state, ended) = match as_before {
-            Some(before) => before,
+        let looks = (Look::of(facts, &component.ops), Look::of(facts, &ranked));
+        let part = parts.alike(facts, (&component.ops, &ranked), (&looks.0, &looks.1), quickly);
+        let before = part.and_then(|(part, stores)| {
+            let state = self.plan_of(&stores)?;
+            Some((SearchResult { state, complete: part.standing == Standing::Ended }, part.standing))
+        });
+        let (found, standing) = match before {
+            Some((before, standing)) if !further || standing == Standing::Ended => {
+                self.parts.taken += 1;
+                return Ok(before);
+            }
+            Some((before, Standing::Stopped)) => {
+                let found = ComponentSearch { kernels: self, component, effort }.search_on(before.state);
+                let standing = Standing::of(found.complete);
+                (found, standing)
+            }
+            Some((before, _)) => {
+                let found = ComponentSearch { kernels: self, component, effort }.search()?;
+                let standing = Standing::of(found.complete);
+                let better = found.state.time < before.state.time;
+                (if better { found } else { SearchResult { state: before.state, ..found } }, standing)
+            }
             None => {
-                let found = solved(kernels, &component, component_budget(effort, spent, component.ops.len()))?;
-                spent += kernels.visits - before;
-                seen.insert(look, Solved::new(&ranked, &found.state, found.complete));
-                (found.state, found.complete)
+                let near = parts.near(facts, (&component.ops, &looks.0), quickly, |ops| {
+                    facts.components(ops).into_iter().map(|c| c.ops).collect()
+                });
+                let begun =
+                    near.and_then(|begun| ComponentSearch { kernels: self, component, effort }.search_from(&begun));
+                match begun {
+                    Some((found, optimal)) => {
+                        self.parts.grown += 1;
+                        let standing = match found.complete {
+                            true if optimal => Standing::Ended,
+                            true => Standing::Grown,
+                            false => Standing::Stopped,
+                        };
+                        (SearchResult { complete: standing == Standing::Ended, ..found }, standing)
+                    }
+                    None => {
+                        let found = ComponentSearch { kernels: self, component, effort }.search()?;
+                        let standing = Standing::of(found.complete);
+                        (found, standing)
+                    }
+                }
             }
         };
-        complete &= ended;
-        whole.stored.union(&state.stored);
-        whole.time += state.time;
-        whole.kernels.extend(state.kernels);
+        // A result of a hardly started search is no useful starting point for others.
+        let quick = quickly && standing != Standing::Ended;
+        parts.keep(facts, (&component.ops, &ranked), looks, &found.state.stores().0, (standing, quick));
+        Ok(found)
     }
-    Ok((whole, complete))
-}
 
-/// Plan of a component: a known one, from any segment; else one found by a search, starting from similar known ones or
-/// from scratch.
-///
-/// # Errors
-/// When it has no legal plan.
-pub(super) fn solved(
-    kernels: &mut Kernels<'_, '_>,
-    component: &Component,
-    effort: Effort,
-) -> Result<SearchResult, NoPlan> {
-    let facts = kernels.facts;
-    let Some(at_hand) = kernels.at_hand.filter(|_| facts.ix.seg.mode.fused && effort != Effort::None) else {
-        return search(kernels, component, effort);
-    };
-    let (parts, further, quickly) = (at_hand.parts, at_hand.further.is_some(), kernels.quickly);
-    let ranked = facts.ranked(&component.ops);
-    let looks = (Look::of(facts, &component.ops), Look::of(facts, &ranked));
-    let part = parts.alike(facts, (&component.ops, &ranked), (&looks.0, &looks.1), quickly);
-    let before = part.and_then(|(part, stores)| {
-        let state = state_of(kernels, &stores)?;
-        Some((SearchResult { state, complete: part.standing == Standing::Ended }, part.standing))
-    });
-    let (found, standing) = match before {
-        Some((before, standing)) if !further || standing == Standing::Ended => {
-            kernels.parts.taken += 1;
-            return Ok(before);
-        }
-        Some((before, Standing::Stopped)) => {
-            let found = grown::search_on(kernels, component, before.state, effort);
-            let standing = Standing::of(found.complete);
-            (found, standing)
-        }
-        Some((before, _)) => {
-            let found = search(kernels, component, effort)?;
-            let standing = Standing::of(found.complete);
-            let better = found.state.time < before.state.time;
-            (if better { found } else { SearchResult { state: before.state, ..found } }, standing)
-        }
-        None => {
-            let near = parts.near(facts, (&component.ops, &looks.0), quickly, |ops| {
-                components(facts, ops).into_iter().map(|c| c.ops).collect()
-            });
-            let begun = near.and_then(|begun| grown::search_from(kernels, component, &begun, effort));
-            match begun {
-                Some((found, optimal)) => {
-                    kernels.parts.grown += 1;
-                    let standing = match found.complete {
-                        true if optimal => Standing::Ended,
-                        true => Standing::Grown,
-                        false => Standing::Stopped,
-                    };
-                    (SearchResult { complete: standing == Standing::Ended, ..found }, standing)
-                }
-                None => {
-                    let found = search(kernels, component, effort)?;
-                    let standing = Standing::of(found.complete);
-                    (found, standing)
-                }
-            }
-        }
-    };
-    // A result of a hardly started search is no useful starting point for others.
-    let quick = quickly && standing != Standing::Ended;
-    parts.keep(facts, (&component.ops, &ranked), looks, &found.state.stores().0, (standing, quick));
-    Ok(found)
-}
-
-/// Plan of a component from the stores of its kernels, if it is legal.
-fn state_of(kernels: &mut Kernels<'_, '_>, stores: &[Vec<usize>]) -> Option<State> {
-    let mut stored: BitSet = kernels.facts.required.clone();
-    stores.iter().flatten().for_each(|&s| stored.insert(s));
-    let state = State { stored: stored.clone(), kernels: vec![], time: 0 };
-    state.with(kernels, (stored, &[]), &[], stores).ok()
+    /// Plan of a component from the stores of its kernels, if it is legal.
+    fn plan_of(&mut self, stores: &[Vec<usize>]) -> Option<State> {
+        let mut stored: BitSet = self.facts.required.clone();
+        stores.iter().flatten().for_each(|&s| stored.insert(s));
+        let state = State { stored: stored.clone(), kernels: vec![], time: 0 };
+        self.changed(&state, (stored, &[]), &[], stores).ok()
+    }
 }
 
 /// Minimum number of visits per operation of a component, whatever other components have spent: enough for the obvious
@@ -138,48 +137,50 @@ fn component_budget(effort: Effort, spent: u64, operations: usize) -> Effort {
     }
 }
 
-/// Splits operations, ascending, into components connected by values, or by an input that is worth reading once.
-fn components(facts: &Facts<'_>, ops: &[usize]) -> Vec<Component> {
-    let ix = &facts.ix;
-    let n = ix.seg.ops.len();
-    let mut parent: Vec<usize> = (0..n).collect();
-    let mut reader: Vec<Option<usize>> = vec![None; ix.seg.inputs.len()];
-    for &i in ops {
-        // Through views that no kernel computes.
-        let viewed = facts.operands.get(&i).into_iter().flatten().filter_map(|v| match v {
-            ValueId::Op(a) => Some(a),
-            ValueId::Input(_) => None,
-        });
-        for &other in facts.in_memory.get(&i).into_iter().flatten().chain(viewed) {
-            let (a, b) = (root(&mut parent, i), root(&mut parent, other));
-            parent[a.max(b)] = a.min(b);
-        }
-        for (_, v) in ix.tensors(i) {
-            let other = match v {
-                ValueId::Op(a) if is_constant(ix.seg.ops[a].op) && ix.seg.mode.fused => None,
+impl Facts<'_> {
+    /// Splits operations, ascending, into components connected by values, or by an input that is worth reading once.
+    fn components(&self, ops: &[usize]) -> Vec<Component> {
+        let ix = &self.ix;
+        let n = ix.seg.ops.len();
+        let mut parent: Vec<usize> = (0..n).collect();
+        let mut reader: Vec<Option<usize>> = vec![None; ix.seg.inputs.len()];
+        for &i in ops {
+            // Through views that no kernel computes.
+            let viewed = self.operands.get(&i).into_iter().flatten().filter_map(|v| match v {
                 ValueId::Op(a) => Some(a),
-                ValueId::Input(a) if !TUNABLES.min_joining_input.reached_by(ix.bytes(v)) => reader[a].take(),
-                ValueId::Input(a) => reader[a].replace(i),
-            };
-            if let Some(other) = other {
+                ValueId::Input(_) => None,
+            });
+            for &other in self.in_memory.get(&i).into_iter().flatten().chain(viewed) {
                 let (a, b) = (root(&mut parent, i), root(&mut parent, other));
                 parent[a.max(b)] = a.min(b);
             }
+            for (_, v) in ix.tensors(i) {
+                let other = match v {
+                    ValueId::Op(a) if is_constant(ix.seg.ops[a].op) && ix.seg.mode.fused => None,
+                    ValueId::Op(a) => Some(a),
+                    ValueId::Input(a) if !TUNABLES.min_joining_input.reached_by(ix.bytes(v)) => reader[a].take(),
+                    ValueId::Input(a) => reader[a].replace(i),
+                };
+                if let Some(other) = other {
+                    let (a, b) = (root(&mut parent, i), root(&mut parent, other));
+                    parent[a.max(b)] = a.min(b);
+                }
+            }
         }
-    }
-    let mut components: Vec<Component> = vec![];
-    let mut at: FxHashMap<usize, usize> = FxHashMap::default();
-    for &i in ops {
-        let root = root(&mut parent, i);
-        let n = *at.entry(root).or_insert(components.len());
-        match components.get_mut(n) {
-            Some(component) => component.ops.push(i),
-            None => components.push(Component { ops: vec![i] }),
+        let mut components: Vec<Component> = vec![];
+        let mut at: FxHashMap<usize, usize> = FxHashMap::default();
+        for &i in ops {
+            let root = root(&mut parent, i);
+            let n = *at.entry(root).or_insert(components.len());
+            match components.get_mut(n) {
+                Some(component) => component.ops.push(i),
+                None => components.push(Component { ops: vec![i] }),
+            }
         }
+        // In canonical order: the first of similar components is searched, and early ones get most of the budget.
+        components.sort_by_cached_key(|p| p.ops.iter().map(|&i| self.rank[i]).min());
+        components
     }
-    // In canonical order: the first of similar components is searched, and early ones get most of the budget.
-    components.sort_by_cached_key(|p| p.ops.iter().map(|&i| facts.rank[i]).min());
-    components
 }
 
 /// Plan of a component as sets of stores, which are given by rank in the canonical order.
@@ -203,6 +204,6 @@ impl Solved {
             stores
         };
         let all: Vec<Vec<usize>> = self.kernels.iter().map(stores).collect();
-        state_of(kernels, &all)
+        kernels.plan_of(&all)
     }
 }

@@ -9,7 +9,7 @@ use crate::write::movement::{layout, strided, view_base};
 use crate::write::rows;
 use crate::write::rules::{contracts, is_constant, is_opaque};
 use rustc_hash::FxHashMap;
-use thalweg_ir::{Op, View};
+use thalweg_ir::{Op, OpClass, View};
 
 /// Facts about a segment that hold for every plan; see the module.
 pub(crate) struct Facts<'a> {
@@ -124,7 +124,7 @@ impl<'a> Facts<'a> {
         }
         let arguments: Vec<ValueId> = self.ix.tensors(i).map(|(_, v)| v).collect();
         if !is_opaque(op, seg.mode) {
-            let in_memory = (op == Op::Gather) as usize;
+            let in_memory = op.info().args_in_memory();
             arguments[..in_memory].iter().for_each(|&v| self.read_in_memory(i, v));
             arguments[in_memory..].iter().for_each(|v| Facts::mark(*v, used));
             return;
@@ -132,9 +132,9 @@ impl<'a> Facts<'a> {
         // Operands of an opaque operation are in memory: stored, or strided views of stored values. For a scatter this
         // holds for the tensor only. Its index and values may be computed, each over the shape before strided views, so
         // that an index shared by all columns is computed once.
-        let computes = seg.mode.fused && matches!(op, Op::Scatter(_));
+        let computes = seg.mode.fused && op.class() == OpClass::Scatter;
         // Foreign operations take dense operands only.
-        let dense = matches!(op, Op::Foreign(_));
+        let dense = op.class() == OpClass::Foreign;
         let mut operands = vec![];
         for (n, &v) in arguments.iter().enumerate() {
             let viewed = if dense { self.viewed_as(v, View::is_dense) } else { self.viewed(v) };
@@ -152,7 +152,7 @@ impl<'a> Facts<'a> {
 
     /// Whether an operation needs a kernel of its own kind.
     fn is_kernel(&self, i: usize) -> bool {
-        self.ix.takes_rows(i) || matches!(self.ix.seg.ops[i].op, Op::Matmul | Op::Scatter(_) | Op::Foreign(_))
+        self.ix.takes_rows(i) || self.ix.seg.ops[i].op.class().has_own_kernel()
     }
 
     fn mark(v: ValueId, used: &mut BitSet) {
@@ -200,7 +200,7 @@ impl<'a> Facts<'a> {
             ValueId::Input(_) => true,
             ValueId::Op(b) => {
                 ix.seg.live.has(b)
-                    || matches!(ix.seg.ops[b].op, Op::Matmul | Op::Scatter(_) | Op::Foreign(_))
+                    || ix.seg.ops[b].op.class().has_own_kernel()
                     || ix.takes_rows(b)
                     || !ix.seg.mode.fused
                     || ix.seg.shapes[i].numel() >= ix.seg.shapes[b].numel()

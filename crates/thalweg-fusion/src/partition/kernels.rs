@@ -3,10 +3,9 @@
 //! A candidate is written once and cached by its stores and by the stored values that it loads, which determine
 //! everything else.
 
-use super::contractions::contraction;
 use super::facts::Facts;
 use super::partition_cache::AvailablePlans;
-use super::reach::{Candidate, Reach};
+use super::reach::{Candidate, KernelStores, Reach};
 use crate::cost::Costs;
 use crate::plan::KernelPlan;
 use crate::scalars::ScalarClasses;
@@ -46,121 +45,155 @@ impl Kernel {
     }
 }
 
-/// Candidate kernel with these stores; `stored` are the stores of all kernels.
-pub(crate) fn candidate(facts: &Facts<'_>, stores: &[usize], stored: &BitSet) -> Result<Candidate, Rule> {
-    let ix = &facts.ix;
-    let reach = Reach::of(facts, stores, stored)?;
-    if let Some(&op) = stores.iter().find(|&&s| is_opaque(ix.seg.ops[s].op, ix.seg.mode)) {
-        if !stores.iter().all(|&s| s == op || facts.ix.is_same_call(op, s)) {
-            return Err(Rule::Opaque);
+impl KernelStores<'_, '_> {
+    /// Candidate kernel with these stores; `stored` are the stores of all kernels.
+    pub(crate) fn candidate(&self) -> Result<Candidate, Rule> {
+        let (facts, stores) = (self.facts, self.stores);
+        let ix = &facts.ix;
+        let reach = self.reach()?;
+        if let Some(&op) = stores.iter().find(|&&s| is_opaque(ix.seg.ops[s].op, ix.seg.mode)) {
+            if !stores.iter().all(|&s| s == op || facts.ix.is_same_call(op, s)) {
+                return Err(Rule::Opaque);
+            }
+            let operands = facts.operands[&op].clone();
+            let plan = KernelPlan::Opaque { stores: stores.to_vec(), operands, ops: reach.ops };
+            return Ok(Candidate { plan, loads: reach.loads });
         }
-        let operands = facts.operands[&op].clone();
-        let plan = KernelPlan::Opaque { stores: stores.to_vec(), operands, ops: reach.ops };
-        return Ok(Candidate { plan, loads: reach.loads });
-    }
-    if !reach.products.is_empty() {
-        return contraction(facts, stores, stored, reach);
-    }
-    let (rows, columns) = pick_rows(facts, stores, &reach)?;
-    let domain = match rows {
-        Some(r) => rows::operand(ix, r),
-        None => {
-            // The domain is the shape with the most dimensions: it has the most layout information.
-            let shape = |s: usize| (ix.seg.shapes[s].rank(), ix.seg.shapes[s].dims().to_vec());
-            let best = stores.iter().max_by_key(|&&s| (shape(s), facts.rank[s])).expect("a kernel stores something");
-            ValueId::Op(*best)
+        if !reach.products.is_empty() {
+            return self.contraction(reach);
         }
-    };
-    let points = ix.shape(domain).numel();
-    let (mut at_points, mut at_rows) = (vec![], vec![]);
-    // The writer goes from the stores to the loads, so the kernel and its time depend on their order.
-    for s in facts.ranked(stores).into_iter().filter(|s| !columns.contains(s)) {
-        let own = ix.seg.shapes[s].numel();
-        let by_row = rows.is_some_and(|r| own == rows::row_count(ix, r));
-        let reduced = ix.seg.ops[s].op.is_fold() && ix.takes_rows(s);
-        match rows {
-            Some(_) if by_row && (reduced || own != points) => at_rows.push(s),
-            _ if own == points => at_points.push(s),
-            _ => return Err(Rule::OtherPoints),
+        let (rows, columns) = self.pick_rows(&reach)?;
+        let domain = match rows {
+            Some(r) => rows::operand(ix, r),
+            None => {
+                // The domain is the shape with the most dimensions: it has the most layout information.
+                let shape = |s: usize| (ix.seg.shapes[s].rank(), ix.seg.shapes[s].dims().to_vec());
+                let best =
+                    stores.iter().max_by_key(|&&s| (shape(s), facts.rank[s])).expect("a kernel stores something");
+                ValueId::Op(*best)
+            }
+        };
+        let points = ix.shape(domain).numel();
+        let (mut at_points, mut at_rows) = (vec![], vec![]);
+        // The writer goes from the stores to the loads, so the kernel and its time depend on their order.
+        for s in facts.ranked(stores).into_iter().filter(|s| !columns.contains(s)) {
+            let own = ix.seg.shapes[s].numel();
+            let by_row = rows.is_some_and(|r| own == rows::row_count(ix, r));
+            let reduced = ix.seg.ops[s].op.is_fold() && ix.takes_rows(s);
+            match rows {
+                Some(_) if by_row && (reduced || own != points) => at_rows.push(s),
+                _ if own == points => at_points.push(s),
+                _ => return Err(Rule::OtherPoints),
+            }
         }
+        let plan = KernelPlan::Map {
+            domain,
+            rows,
+            stores: at_points,
+            row_stores: at_rows,
+            column_stores: columns,
+            ops: reach.ops,
+        };
+        Ok(Candidate { plan, loads: reach.loads })
     }
-    let plan = KernelPlan::Map {
-        domain,
-        rows,
-        stores: at_points,
-        row_stores: at_rows,
-        column_stores: columns,
-        ops: reach.ops,
-    };
-    Ok(Candidate { plan, loads: reach.loads })
-}
 
-/// Operations that a kernel with the single store `store` would compute, without any limit on its size.
-pub(crate) fn computed_by(facts: &Facts<'_>, store: usize, stored: &BitSet) -> Vec<usize> {
-    let ops = &facts.ix.seg.ops;
-    let (mut seen, mut left) = (FxHashSet::default(), vec![store]);
-    while let Some(i) = left.pop() {
-        let loaded = i != store && stored.has(i) && !is_constant(ops[i].op);
-        if !loaded && seen.insert(i) {
-            left.extend(facts.read_by(i));
+    /// Chooses the reduction that defines the kernel's rows, and the reductions over all rows that are computed in the
+    /// same pass.
+    fn pick_rows(&self, reach: &Reach) -> Result<(Option<usize>, Vec<usize>), Rule> {
+        let (facts, stores) = (self.facts, self.stores);
+        let ix = &facts.ix;
+        let mut classes: Vec<usize> = reach.folds.iter().map(|f| facts.row_class[f]).collect();
+        classes.sort_unstable();
+        classes.dedup();
+        let of = |class: usize| reach.folds.iter().copied().filter(move |f| facts.row_class[f] == class);
+        let empty = |&f: &usize| ix.shape(rows::operand(ix, f)).numel() == 0;
+        if reach.folds.iter().any(empty) && (reach.folds.len() > 1 || stores != reach.folds.as_slice()) {
+            return Err(Rule::NoRows);
+        }
+        match classes[..] {
+            [] => Ok((None, vec![])),
+            [class] => Ok((of(class).min_by_key(|&f| facts.rank[f]), vec![])),
+            [a, b] => {
+                let shared = |rows: usize, columns: usize| {
+                    let columns: Vec<usize> = of(columns).collect();
+                    let reduced = of(rows).filter(|&r| matches!(ix.seg.ops[r].op, Op::Reduce(_)));
+                    let rows = reduced.min_by_key(|&r| facts.rank[r])?;
+                    self.can_fuse_passes(reach, rows, &columns).then_some((Some(rows), columns))
+                };
+                shared(a, b).or_else(|| shared(b, a)).ok_or(Rule::OtherRows)
+            }
+            _ => Err(Rule::OtherRows),
         }
     }
-    seen.into_iter().collect()
-}
 
-/// Chooses the reduction that defines the kernel's rows, and the reductions over all rows that are computed in the same
-/// pass.
-fn pick_rows(facts: &Facts<'_>, stores: &[usize], reach: &Reach) -> Result<(Option<usize>, Vec<usize>), Rule> {
-    let ix = &facts.ix;
-    let mut classes: Vec<usize> = reach.folds.iter().map(|f| facts.row_class[f]).collect();
-    classes.sort_unstable();
-    classes.dedup();
-    let of = |class: usize| reach.folds.iter().copied().filter(move |f| facts.row_class[f] == class);
-    let empty = |&f: &usize| ix.shape(rows::operand(ix, f)).numel() == 0;
-    if reach.folds.iter().any(empty) && (reach.folds.len() > 1 || stores != reach.folds.as_slice()) {
-        return Err(Rule::NoRows);
-    }
-    match classes[..] {
-        [] => Ok((None, vec![])),
-        [class] => Ok((of(class).min_by_key(|&f| facts.rank[f]), vec![])),
-        [a, b] => {
-            let shared = |rows: usize, columns: usize| {
-                let columns: Vec<usize> = of(columns).collect();
-                let reduced = of(rows).filter(|&r| matches!(ix.seg.ops[r].op, Op::Reduce(_)));
-                let rows = reduced.min_by_key(|&r| facts.rank[r])?;
-                can_fuse_passes(facts, stores, reach, rows, &columns).then_some((Some(rows), columns))
-            };
-            shared(a, b).or_else(|| shared(b, a)).ok_or(Rule::OtherRows)
-        }
-        _ => Err(Rule::OtherRows),
-    }
-}
-
-/// Whether reductions over all other axes can share a pass along the last axes, the rows of `rows`. Each group of rows
-/// then gives a partial result, and the launch combines these. The order differs from that of a separate reduction, so
-/// strict plans do not share passes.
-fn can_fuse_passes(facts: &Facts<'_>, stores: &[usize], reach: &Reach, rows: usize, columns: &[usize]) -> bool {
-    let ix = &facts.ix;
-    let shape = ix.shape(rows::operand(ix, rows));
-    let (along, over) = (rows::axes(ix, rows), rows::axes(ix, columns[0]));
-    let all = (1u32 << shape.rank()) - 1;
-    let last = along != 0 && along & (along >> 1 | 1 << (shape.rank() - 1)) == along;
-    let plain = |&i: &usize| {
-        let Op::Reduce(op) = ix.seg.ops[i].op else { return false };
-        let (dtype, operand) = (ix.seg.ops[i].dtype, rows::operand(ix, i));
-        stores.contains(&i)
+    /// Whether reductions over all other axes can share a pass along the last axes, the rows of `rows`. Each group of
+    /// rows then gives a partial result, and the launch combines these. The order differs from that of a separate
+    /// reduction, so strict plans do not share passes.
+    fn can_fuse_passes(&self, reach: &Reach, rows: usize, columns: &[usize]) -> bool {
+        let (facts, stores) = (self.facts, self.stores);
+        let ix = &facts.ix;
+        let shape = ix.shape(rows::operand(ix, rows));
+        let (along, over) = (rows::axes(ix, rows), rows::axes(ix, columns[0]));
+        let all = (1u32 << shape.rank()) - 1;
+        let last = along != 0 && along & (along >> 1 | 1 << (shape.rank() - 1)) == along;
+        let plain = |&i: &usize| {
+            let Op::Reduce(op) = ix.seg.ops[i].op else { return false };
+            let (dtype, operand) = (ix.seg.ops[i].dtype, rows::operand(ix, i));
+            stores.contains(&i)
             && op.plain().is_some()
             && matches!(dtype, DType::F32 | DType::F64 | DType::I32 | DType::U32 | DType::I64 | DType::U64)
             && (ix.dtype(operand), ix.shape(operand)) == (dtype, shape)
             // A reduction over all rows is complete only after the launch, so no operation of the kernel may read it.
             && !reach.ops.iter().any(|&o| ix.tensors(o).any(|(_, v)| v == ValueId::Op(i)))
-    };
-    !ix.seg.mode.strict
-        && last
-        && along & over == 0
-        && along | over == all
-        && TUNABLES.min_shared_pass_bytes.reached_by(ix.bytes(rows::operand(ix, rows)))
-        && columns.iter().all(plain)
+        };
+        !ix.seg.mode.strict
+            && last
+            && along & over == 0
+            && along | over == all
+            && TUNABLES.min_shared_pass_bytes.reached_by(ix.bytes(rows::operand(ix, rows)))
+            && columns.iter().all(plain)
+    }
+}
+
+impl Facts<'_> {
+    /// Operations that a kernel with the single store `store` would compute, without any limit on its size.
+    pub(crate) fn computed_by(&self, store: usize, stored: &BitSet) -> Vec<usize> {
+        let ops = &self.ix.seg.ops;
+        let (mut seen, mut left) = (FxHashSet::default(), vec![store]);
+        while let Some(i) = left.pop() {
+            let loaded = i != store && stored.has(i) && !is_constant(ops[i].op);
+            if !loaded && seen.insert(i) {
+                left.extend(self.read_by(i));
+            }
+        }
+        seen.into_iter().collect()
+    }
+
+    /// Operations that a kernel computes for more points than they have elements. `computed` lists each operation with
+    /// its number of points, once per map.
+    fn recomputed_ops(
+        &self,
+        computed: &[(usize, usize)],
+        once_a_row: impl Fn(usize) -> bool,
+    ) -> Result<Vec<(usize, u64)>, Rule> {
+        let mut times: FxHashMap<usize, (usize, u64)> = FxHashMap::default();
+        for &(i, points) in computed {
+            let t = times.entry(i).or_default();
+            *t = (t.0 + 1, t.1 + points as u64);
+        }
+        let mut again = vec![];
+        for (&i, &(n, points)) in times.iter().filter(|(i, _)| self.may_store(**i)) {
+            let own = self.ix.seg.shapes[i].numel();
+            if !TUNABLES.max_maps.admits(n) {
+                return Err(Rule::Full);
+            }
+            if n > 1 || (own as u64) < points && !once_a_row(own) {
+                again.push((i, points));
+            }
+        }
+        again.sort_unstable();
+        Ok(again)
+    }
 }
 
 /// Cache key of a candidate: its stores, and the stored operations that it loads.
@@ -234,7 +267,7 @@ impl<'f, 'a> Kernels<'f, 'a> {
     /// Kernel with these stores, ascending.
     pub fn get(&mut self, stores: &[usize], stored: &BitSet) -> Result<Rc<Kernel>, Rule> {
         self.visits += 1;
-        let candidate = candidate(self.facts, stores, stored)?;
+        let candidate = KernelStores { facts: self.facts, stores, stored }.candidate()?;
         let key = (stores.to_vec(), candidate.loads.clone());
         if let Some(known) = self.known.get(&key) {
             return known.clone();
@@ -286,7 +319,7 @@ impl<'f, 'a> Kernels<'f, 'a> {
                     ValueId::Op(_) => None,
                 });
                 let (time, inputs) = (self.costs.time(&features, footprint), inputs.collect());
-                let again = recomputed_ops(facts, &made.computed, |_| false)?;
+                let again = facts.recomputed_ops(&made.computed, |_| false)?;
                 Ok(Kernel { stores: stores.to_vec(), candidate, time, inputs, again })
             }
             KernelPlan::Map { domain, rows, stores: points, row_stores, column_stores, .. } => {
@@ -304,7 +337,7 @@ impl<'f, 'a> Kernels<'f, 'a> {
                 let points = ix.shape(*domain).numel();
                 let computed: Vec<(usize, usize)> = map.computed.iter().map(|&op| (op, points)).collect();
                 let once_a_row = |own: usize| rows.is_some_and(|r| own == rows::row_count(ix, r));
-                let again = recomputed_ops(facts, &computed, once_a_row)?;
+                let again = facts.recomputed_ops(&computed, once_a_row)?;
                 Ok(Kernel { stores: stores.to_vec(), candidate, time, inputs, again })
             }
             KernelPlan::Group { .. } => unreachable!("groups are made of a finished plan"),
@@ -318,30 +351,4 @@ pub(crate) fn candidate_ops(candidate: &Candidate) -> &[usize] {
         KernelPlan::Map { ops, .. } | KernelPlan::Contraction { ops, .. } | KernelPlan::Opaque { ops, .. } => ops,
         KernelPlan::Group { .. } => unreachable!("groups are made of a finished plan"),
     }
-}
-
-/// Operations that a kernel computes for more points than they have elements. `computed` lists each operation with its
-/// number of points, once per map.
-fn recomputed_ops(
-    facts: &Facts<'_>,
-    computed: &[(usize, usize)],
-    once_a_row: impl Fn(usize) -> bool,
-) -> Result<Vec<(usize, u64)>, Rule> {
-    let mut times: FxHashMap<usize, (usize, u64)> = FxHashMap::default();
-    for &(i, points) in computed {
-        let t = times.entry(i).or_default();
-        *t = (t.0 + 1, t.1 + points as u64);
-    }
-    let mut again = vec![];
-    for (&i, &(n, points)) in times.iter().filter(|(i, _)| facts.may_store(**i)) {
-        let own = facts.ix.seg.shapes[i].numel();
-        if !TUNABLES.max_maps.admits(n) {
-            return Err(Rule::Full);
-        }
-        if n > 1 || (own as u64) < points && !once_a_row(own) {
-            again.push((i, points));
-        }
-    }
-    again.sort_unstable();
-    Ok(again)
 }

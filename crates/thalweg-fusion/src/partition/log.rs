@@ -6,11 +6,13 @@
 //!
 //! Always true: without a subscriber that wants them, nothing is formatted.
 
+use super::Planned;
 use super::facts::Facts;
-use crate::plan::{KernelPlan, Plan};
-use crate::segment::Indexed;
+use crate::plan::KernelPlan;
+use crate::segment::Segment;
 use crate::write::rules::Rule;
 use std::fmt;
+use thalweg_ir::RelOp;
 use tracing::{Level, event, event_enabled};
 
 const TARGET: &str = "thalweg::plan";
@@ -35,7 +37,7 @@ pub(super) fn considered(facts: &Facts<'_>, what: Move, about: &[usize], before:
     if !event_enabled!(target: TARGET, Level::TRACE) {
         return;
     }
-    let about = Operations(&facts.ix, about);
+    let about = Operations(facts.ix.seg.ops, about);
     match next {
         Ok(after) => {
             let verdict = if after < before { "taken" } else { "slower" };
@@ -48,18 +50,19 @@ pub(super) fn considered(facts: &Facts<'_>, what: Move, about: &[usize], before:
 }
 
 /// Logs a plan that was found.
-pub(super) fn planned(ix: &Indexed<'_>, plan: &Plan, time: u64, (visits, complete): (u64, bool)) {
+pub(super) fn planned(segment: &Segment<'_>, planned: &Planned) {
     if !event_enabled!(target: TARGET, Level::DEBUG) {
         return;
     }
-    let operations = ix.seg.ops.len();
+    let &Planned { ref plan, time, complete, visits, .. } = planned;
+    let operations = segment.ops.len();
     let kernels = plan.kernel_count();
     event!(target: TARGET, Level::DEBUG, operations, kernels, time_ps = time, visits, complete, "plan");
     for (n, kernel) in plan.kernels.iter().enumerate() {
         let parts = kernel.parts();
         for part in parts {
             let (stores, computes): (Vec<usize>, Vec<usize>) = (part.writes().collect(), part.ops().collect());
-            let (stores, computes) = (Operations(ix, &stores), Operations(ix, &computes));
+            let (stores, computes) = (Operations(segment.ops, &stores), Operations(segment.ops, &computes));
             let grouped = parts.len() > 1;
             let opaque = matches!(part, KernelPlan::Opaque { .. });
             event!(target: TARGET, Level::DEBUG, kernel = n, grouped, opaque, %stores, %computes, "kernel");
@@ -68,12 +71,12 @@ pub(super) fn planned(ix: &Indexed<'_>, plan: &Plan, time: u64, (visits, complet
 }
 
 /// Formats operations by number and name.
-struct Operations<'a>(&'a Indexed<'a>, &'a [usize]);
+struct Operations<'a>(&'a [RelOp], &'a [usize]);
 
 impl fmt::Display for Operations<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (n, &i) in self.1.iter().enumerate() {
-            write!(f, "{}{i} {}", if n > 0 { ", " } else { "" }, self.0.seg.ops[i].op.name())?;
+            write!(f, "{}{i} {}", if n > 0 { ", " } else { "" }, self.0[i].op.name())?;
         }
         Ok(())
     }

@@ -90,25 +90,13 @@ pub fn plan_with(
     effort: Effort,
     at_hand: Option<AvailablePlans<'_>>,
 ) -> Result<Planned, NoPlan> {
-    if let Some(at_hand) = at_hand {
-        at_hand.parts.by(costs);
-    }
-    let as_written = || plan_as_written(segment, costs, effort, at_hand);
-    let Some(rewritten) = plan_rewritten(segment, costs, effort, at_hand) else { return as_written() };
-    if !TUNABLES.max_planned_twice.admits(segment.ops.len()) || effort == Effort::Quick {
-        return Ok(rewritten);
-    }
-    let Ok(written) = as_written() else { return Ok(rewritten) };
-    let (visits, parts) = (rewritten.visits + written.visits, rewritten.parts.and(written.parts));
-    let better = if written.time < rewritten.time { written } else { rewritten };
-    Ok(Planned { visits, parts, ..better })
+    Planner { segment, costs, effort, at_hand }.plan()
 }
 
 /// Quick plan of a loop, found for one iteration; `None` if the segment is not a loop of many iterations.
 pub fn plan_of_turns(segment: Segment<'_>, costs: &Costs, at_hand: AvailablePlans<'_>) -> Option<Planned> {
     at_hand.parts.by(costs);
-    let (facts, state, (visits, parts)) = turns::plan(segment, costs, Some(at_hand))?;
-    Some(Planned { plan: finish(&facts, &state), time: state.time, complete: false, visits, parts })
+    Planner { segment, costs, effort: Effort::Quick, at_hand: Some(at_hand) }.of_turns()
 }
 
 /// Whether a segment consists of iterations of a loop only: then it will recur, however rarely it has occurred so far.
@@ -116,61 +104,87 @@ pub fn is_of_turns(segment: &Segment<'_>) -> bool {
     segment.mode.fused && periodic::Loop::of(segment, 0).is_some_and(|l| l.begin == 0)
 }
 
-/// Plans a segment with a rewrite that pays; `None` if there is no such rewrite, or no plan.
-fn plan_rewritten(
-    segment: Segment<'_>,
-    costs: &Costs,
+/// Segment to plan, and what all ways of planning it share.
+#[derive(Clone, Copy)]
+struct Planner<'p> {
+    segment: Segment<'p>,
+    costs: &'p Costs,
     effort: Effort,
-    at_hand: Option<AvailablePlans<'_>>,
-) -> Option<Planned> {
-    let rewrite = Rewrite::of(&segment);
-    let rewritten = rewrite.apply(&segment)?;
-    let planned = plan_as_written(rewritten.segment(&segment), costs, effort, at_hand).ok()?;
-    Some(Planned { plan: Plan { rewrite, ..planned.plan }, ..planned })
+    /// Known partial plans.
+    at_hand: Option<AvailablePlans<'p>>,
 }
 
-/// Plans a segment without rewriting it.
-fn plan_as_written(
-    segment: Segment<'_>,
-    costs: &Costs,
-    effort: Effort,
-    at_hand: Option<AvailablePlans<'_>>,
-) -> Result<Planned, NoPlan> {
-    let quickly = effort == Effort::Quick;
-    if quickly && let Some((facts, state, (visits, parts))) = turns::plan(segment, costs, at_hand) {
-        let plan = finish(&facts, &state);
-        log::planned(&facts.ix, &plan, state.time, (visits, false));
-        return Ok(Planned { plan, time: state.time, complete: false, visits, parts });
+impl Planner<'_> {
+    /// Best plan of the segment, as written or rewritten.
+    fn plan(&self) -> Result<Planned, NoPlan> {
+        if let Some(at_hand) = self.at_hand {
+            at_hand.parts.by(self.costs);
+        }
+        let Some(rewritten) = self.rewritten() else { return self.as_written() };
+        if !TUNABLES.max_planned_twice.admits(self.segment.ops.len()) || self.effort == Effort::Quick {
+            return Ok(rewritten);
+        }
+        let Ok(written) = self.as_written() else { return Ok(rewritten) };
+        let (visits, parts) = (rewritten.visits + written.visits, rewritten.parts.and(written.parts));
+        let better = if written.time < rewritten.time { written } else { rewritten };
+        Ok(Planned { visits, parts, ..better })
     }
-    let facts = Facts::new(segment);
-    let mut kernels = Kernels::with(&facts, costs, (at_hand, quickly));
-    let (state, complete) = match periodic::search(&mut kernels, effort) {
-        Some(found) => found,
-        None => components::search_all(&mut kernels, effort)?,
-    };
-    let plan = finish(&facts, &state);
-    let visits = kernels.visited();
-    log::planned(&facts.ix, &plan, state.time, (visits, complete));
-    Ok(Planned { plan, time: state.time, complete, visits, parts: kernels.parts })
+
+    /// Plan of the segment with a rewrite that pays; `None` if there is no such rewrite, or no plan.
+    fn rewritten(&self) -> Option<Planned> {
+        let rewrite = Rewrite::of(&self.segment);
+        let rewritten = rewrite.apply(&self.segment)?;
+        let of_rewritten = Planner { segment: rewritten.segment(&self.segment), ..*self };
+        let planned = of_rewritten.as_written().ok()?;
+        Some(Planned { plan: Plan { rewrite, ..planned.plan }, ..planned })
+    }
+
+    /// Plan of the segment without rewriting it.
+    fn as_written(&self) -> Result<Planned, NoPlan> {
+        let quickly = self.effort == Effort::Quick;
+        if quickly && let Some(planned) = self.of_turns() {
+            log::planned(&self.segment, &planned);
+            return Ok(planned);
+        }
+        let facts = Facts::new(self.segment);
+        let mut kernels = Kernels::with(&facts, self.costs, (self.at_hand, quickly));
+        let (state, complete) = match periodic::search(&mut kernels, self.effort) {
+            Some(found) => found,
+            None => kernels.search_all(self.effort)?,
+        };
+        let visits = kernels.visited();
+        let plan = facts.finish(&state);
+        let planned = Planned { plan, time: state.time, complete, visits, parts: kernels.parts };
+        log::planned(&self.segment, &planned);
+        Ok(planned)
+    }
+
+    /// Quick plan of a loop; see [`turns`].
+    fn of_turns(&self) -> Option<Planned> {
+        let (facts, state, (visits, parts)) = self.repeat_iterations()?;
+        Some(Planned { plan: facts.finish(&state), time: state.time, complete: false, visits, parts })
+    }
 }
 
-/// Plan of a final state.
-fn finish(facts: &Facts<'_>, state: &State) -> Plan {
-    let first = |k: usize| state.kernels[k].stores[0];
-    let reads = state.reads();
-    let order = run_order::run_order(&reads, first).expect("the kernels of a plan are acyclic");
-    let mut place = vec![0; order.len()];
-    order.iter().enumerate().for_each(|(at, &k)| place[k] = at);
-    let mut readers = vec![vec![]; order.len()];
-    for (k, from) in reads.iter().enumerate() {
-        from.iter().for_each(|&f| readers[place[f]].push(place[k]));
+impl Facts<'_> {
+    /// Plan of a final state.
+    fn finish(&self, state: &State) -> Plan {
+        let first = |k: usize| state.kernels[k].stores[0];
+        let reads = state.reads();
+        let order = run_order::run_order(&reads, first).expect("the kernels of a plan are acyclic");
+        let mut place = vec![0; order.len()];
+        order.iter().enumerate().for_each(|(at, &k)| place[k] = at);
+        let mut readers = vec![vec![]; order.len()];
+        for (k, from) in reads.iter().enumerate() {
+            from.iter().for_each(|&f| readers[place[f]].push(place[k]));
+        }
+        let (kernels, times) =
+            order.iter().map(|&k| (state.kernels[k].candidate.plan.clone(), state.kernels[k].time)).unzip();
+        let mut plan = Plan { kernels, outputs: self.outputs.clone(), rewrite: Rewrite::default() };
+        if self.ix.seg.mode.fused {
+            let (kernels, readers, times) = siblings::group_siblings(&self.ix, (plan.kernels, readers, times));
+            plan.kernels = horizontal::group(&self.ix, kernels, &readers, times);
+        }
+        plan
     }
-    let (kernels, times) =
-        order.iter().map(|&k| (state.kernels[k].candidate.plan.clone(), state.kernels[k].time)).unzip();
-    let mut plan = Plan { kernels, outputs: facts.outputs.clone(), rewrite: Rewrite::default() };
-    if facts.ix.seg.mode.fused {
-        let (kernels, readers, times) = siblings::group_siblings(&facts.ix, (plan.kernels, readers, times));
-        plan.kernels = horizontal::group(&facts.ix, kernels, &readers, times);
-    }
-    plan
 }

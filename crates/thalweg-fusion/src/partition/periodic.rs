@@ -6,7 +6,6 @@
 //!
 //! Always true: such a plan consists of kernels that the planner allows ([`Kernels::get`]), like any other.
 
-use super::components::search_all;
 use super::kernels::{Kernels, candidate_ops};
 use super::search::{Effort, State};
 use crate::period::turns;
@@ -60,14 +59,14 @@ fn of_few(kernels: &mut Kernels<'_, '_>, found: &Loop, effort: Effort) -> Option
     };
     let facts = super::facts::Facts::new(short);
     let mut of_few = Kernels::with(&facts, kernels.costs, (kernels.at_hand, kernels.quickly));
-    let (state, complete) = search_all(&mut of_few, effort).ok()?;
+    let (state, complete) = of_few.search_all(effort).ok()?;
     kernels.visits += of_few.visits;
     kernels.parts = kernels.parts.and(of_few.parts);
     let few = state.kernels.iter().map(|k| (k.stores.clone(), candidate_ops(&k.candidate).to_vec())).collect();
     let all = found.repeated(few)?;
     let mut stored = kernels.facts.required.clone();
     all.iter().flatten().for_each(|&s| stored.insert(s));
-    let state = State::of(kernels, &all, &stored)?;
+    let state = kernels.state_of(&all, &stored)?;
     // Each required result is stored exactly once.
     let once = all.iter().map(Vec::len).sum::<usize>() == stored.count();
     (once && state.check(kernels.facts).is_ok()).then_some((state, complete))

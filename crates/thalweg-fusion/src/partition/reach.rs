@@ -9,7 +9,6 @@ use crate::segment::{BitSet, ValueId};
 use crate::tunable::TUNABLES;
 use crate::write::rules::{Rule, contracts, counts, is_constant, is_opaque};
 use rustc_hash::FxHashSet;
-use thalweg_ir::Op;
 
 /// Candidate kernel with its loads.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,8 +31,21 @@ pub(super) struct Reach {
     pub products: Vec<usize>,
 }
 
-impl Reach {
-    pub(super) fn of(facts: &Facts<'_>, stores: &[usize], stored: &BitSet) -> Result<Reach, Rule> {
+/// Stores of a candidate kernel, among the stores of all kernels.
+#[derive(Clone, Copy)]
+pub(crate) struct KernelStores<'k, 'a> {
+    /// Facts about the segment.
+    pub facts: &'k Facts<'a>,
+    /// Stores of the kernel, ascending.
+    pub stores: &'k [usize],
+    /// Stores of all kernels.
+    pub stored: &'k BitSet,
+}
+
+impl KernelStores<'_, '_> {
+    /// Operations that the kernel would compute and load.
+    pub(super) fn reach(&self) -> Result<Reach, Rule> {
+        let KernelStores { facts, stores, stored } = *self;
         let ix = &facts.ix;
         let (mut seen, mut loads) = (FxHashSet::default(), vec![]);
         let mut left = stores.to_vec();
@@ -59,7 +71,7 @@ impl Reach {
                 products.push(i);
             }
             counted += counts(op) as usize;
-            parts += (op == Op::Put) as usize;
+            parts += op.info().limited as usize;
             if !TUNABLES.max_kernel_ops.admits(counted) || !TUNABLES.max_puts.admits(parts) {
                 return Err(Rule::Full);
             }
@@ -70,13 +82,12 @@ impl Reach {
                         if stored.has(o) { loads.push(o) } else { left.push(o) }
                     }
                 }
-                None if op == Op::Gather => {
+                None => {
                     let mut arguments = ix.tensors(i).map(|(_, v)| v);
-                    let source = arguments.next().expect("a gather has a source");
-                    loads.extend(in_memory(facts, source, stored));
+                    let sources = arguments.by_ref().take(op.info().args_in_memory());
+                    loads.extend(sources.filter_map(|v| self.loaded(v)));
                     left.extend(arguments.filter_map(op_of));
                 }
-                None => left.extend(ix.tensors(i).filter_map(|(_, v)| op_of(v))),
             }
         }
         if ix.seg.mode.compiles_long() && !folds.is_empty() && !TUNABLES.max_fold_stores.admits(stores.len()) {
@@ -88,6 +99,11 @@ impl Reach {
         loads.dedup();
         Ok(Reach { ops, loads, folds, products })
     }
+
+    /// Stored operation that a value is read from in memory.
+    fn loaded(&self, v: ValueId) -> Option<usize> {
+        op_of(crate::write::movement::view_base(&self.facts.ix, v, &|i| self.stored.has(i)).0)
+    }
 }
 
 fn op_of(v: ValueId) -> Option<usize> {
@@ -95,9 +111,4 @@ fn op_of(v: ValueId) -> Option<usize> {
         ValueId::Op(i) => Some(i),
         ValueId::Input(_) => None,
     }
-}
-
-/// Stored operation that a value is read from in memory.
-fn in_memory(facts: &Facts<'_>, v: ValueId, stored: &BitSet) -> Option<usize> {
-    op_of(crate::write::movement::view_base(&facts.ix, v, &|i| stored.has(i)).0)
 }

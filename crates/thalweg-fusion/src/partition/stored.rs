@@ -7,10 +7,10 @@
 //! becomes a kernel only through [`Kernels::get`], as in the search. So bytes from anywhere can make a segment slower,
 //! but not wrong.
 
+use super::Planned;
 use super::facts::Facts;
 use super::kernels::Kernels;
 use super::search::{Effort, State};
-use super::{Planned, finish};
 use crate::class::SegmentClass;
 use crate::cost::Costs;
 use crate::plan::Plan;
@@ -61,8 +61,8 @@ impl Planned {
         let all = stores(&facts, &kernels)?;
         let mut made = Kernels::new(&facts, costs);
         let nothing = State { stored: all.clone(), kernels: vec![], time: 0 };
-        let state = nothing.with(&mut made, (all, &[]), &[], &kernels).ok()?;
-        let plan = Plan { rewrite: stored.rewrite, ..finish(&facts, &state) };
+        let state = made.changed(&nothing, (all, &[]), &[], &kernels).ok()?;
+        let plan = Plan { rewrite: stored.rewrite, ..facts.finish(&state) };
         let (time, visits, parts) = (state.time, made.visits, made.parts);
         Some(Planned { plan, time, complete: stored.complete, visits, parts })
     }

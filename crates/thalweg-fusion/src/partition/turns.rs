@@ -7,13 +7,11 @@
 //!
 //! Always true: as in any plan, the kernels are those that the planner allows ([`Kernels::get`]).
 
-use super::components::solved;
+use super::Planner;
 use super::facts::Facts;
 use super::kernels::{Kernels, PartsUsed};
-use super::partition_cache::AvailablePlans;
 use super::periodic::Loop;
 use super::search::{Component, Effort, State};
-use crate::cost::Costs;
 use crate::segment::{BitSet, Segment};
 use std::ops::Range;
 use thalweg_ir::Arg;
@@ -21,36 +19,35 @@ use thalweg_ir::Arg;
 /// Visits per operation of an iteration: enough for the obvious moves.
 const VISITS: u64 = 10;
 
-/// Plan of the loop that a segment is, with the facts for plans that store values passed between iterations.
-pub(super) fn plan<'a>(
-    segment: Segment<'a>,
-    costs: &Costs,
-    at_hand: Option<AvailablePlans<'_>>,
-) -> Option<(Facts<'a>, State, (u64, PartsUsed))> {
-    let found = Loop::of(&segment, 0).filter(|_| segment.mode.fused)?;
-    let facts = Facts::with(segment, found.carried_values(&segment));
-    let mut kernels = Kernels::with(&facts, costs, (at_hand, true));
-    let mut all = State { stored: facts.required.clone(), kernels: vec![], time: 0 };
-    let mut before: Option<IterationPlan> = None;
-    for number in 0..found.turns {
-        let ops = found.turn(number);
-        let as_before = before.as_ref().filter(|b| b.is_like(&facts, &ops));
-        let state = match as_before.and_then(|b| b.repeated(&mut kernels, &ops)) {
-            Some(state) => state,
-            None => {
-                let component = Component { ops: facts.needed.within(&ops).collect() };
-                let effort = Effort::Visits(VISITS * component.ops.len() as u64);
-                let state = solved(&mut kernels, &component, effort).ok()?.state;
-                before = Some(IterationPlan::new(ops, &state));
-                state
-            }
-        };
-        all.stored.union(&state.stored);
-        all.time += state.time;
-        all.kernels.extend(state.kernels);
+impl<'p> Planner<'p> {
+    /// Plan of the loop that the segment is, with the facts for plans that store values passed between iterations.
+    pub(super) fn repeat_iterations(&self) -> Option<(Facts<'p>, State, (u64, PartsUsed))> {
+        let segment = self.segment;
+        let found = Loop::of(&segment, 0).filter(|_| segment.mode.fused)?;
+        let facts = Facts::with(segment, found.carried_values(&segment));
+        let mut kernels = Kernels::with(&facts, self.costs, (self.at_hand, true));
+        let mut all = State { stored: facts.required.clone(), kernels: vec![], time: 0 };
+        let mut before: Option<IterationPlan> = None;
+        for number in 0..found.turns {
+            let ops = found.turn(number);
+            let as_before = before.as_ref().filter(|b| b.is_like(&facts, &ops));
+            let state = match as_before.and_then(|b| b.repeated(&mut kernels, &ops)) {
+                Some(state) => state,
+                None => {
+                    let component = Component { ops: facts.needed.within(&ops).collect() };
+                    let effort = Effort::Visits(VISITS * component.ops.len() as u64);
+                    let state = kernels.solved(&component, effort).ok()?.state;
+                    before = Some(IterationPlan::new(ops, &state));
+                    state
+                }
+            };
+            all.stored.union(&state.stored);
+            all.time += state.time;
+            all.kernels.extend(state.kernels);
+        }
+        let (legal, visits) = (all.check(&facts).is_ok(), (kernels.visits, kernels.parts));
+        legal.then_some((facts, all, visits))
     }
-    let (legal, visits) = (all.check(&facts).is_ok(), (kernels.visits, kernels.parts));
-    legal.then_some((facts, all, visits))
 }
 
 impl Loop {
@@ -102,6 +99,6 @@ impl IterationPlan {
         let stores: Vec<Vec<usize>> = self.kernels.iter().map(|k| k.iter().map(later).collect()).collect();
         let mut stored = kernels.facts.required.clone();
         stores.iter().flatten().for_each(|&s| stored.insert(s));
-        State::of(kernels, &stores, &stored)
+        kernels.state_of(&stores, &stored)
     }
 }

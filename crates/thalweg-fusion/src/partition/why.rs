@@ -4,14 +4,13 @@
 //! from disk.
 
 use super::facts::Facts;
-use super::kernels::{Kernels, candidate, candidate_ops};
-use super::search::greedy::united;
+use super::kernels::{Kernels, candidate_ops};
+use super::reach::KernelStores;
 use super::search::{State, stores_of};
 use crate::cost::Costs;
 use crate::plan::{Edge, KernelPlan, Plan, Reason};
 use crate::segment::{Segment, ValueId};
 use crate::write::rules::Rule;
-use thalweg_ir::Op;
 
 /// Values passed between kernels of a plan, in order of the operations, each with the reason.
 pub(crate) fn why(plan: &Plan, segment: Segment<'_>, costs: &Costs) -> Vec<Edge> {
@@ -23,16 +22,16 @@ pub(crate) fn why(plan: &Plan, segment: Segment<'_>, costs: &Costs) -> Vec<Edge>
     let mut kernels = Kernels::new(&facts, costs);
     let mut edges = vec![];
     // Without fusion the reason is known, and the number of kernels is unlimited.
-    let state = segment.mode.fused.then(|| State::of(&mut kernels, &stores, &stored)).flatten();
+    let state = segment.mode.fused.then(|| kernels.state_of(&stores, &stored)).flatten();
     for (to, reader) in stores.iter().enumerate() {
-        let Ok(reader) = candidate(&facts, reader, &stored) else { continue };
+        let Ok(reader) = KernelStores { facts: &facts, stores: reader, stored: &stored }.candidate() else { continue };
         for &op in &reader.loads {
             let Some(from) = stores.iter().position(|s| s.binary_search(&op).is_ok()) else { continue };
             let reason = match &state {
                 // The search orders kernels differently.
                 Some(state) => {
                     let (from, to) = (state.home(stores[from][0]), state.home(stores[to][0]));
-                    reason(&mut kernels, state, (from, to), op)
+                    kernels.reason(state, (from, to), op)
                 }
                 None => Reason::FusionOff,
             };
@@ -44,44 +43,48 @@ pub(crate) fn why(plan: &Plan, segment: Segment<'_>, costs: &Costs) -> Vec<Edge>
     edges
 }
 
-/// Reason why kernel `to` reads an operation's result from kernel `from`.
-fn reason(kernels: &mut Kernels<'_, '_>, state: &State, (from, to): (usize, usize), op: usize) -> Reason {
-    let facts = kernels.facts;
-    let ix = &facts.ix;
-    let name = |i: usize| ix.seg.ops[i].op.name();
-    if let KernelPlan::Opaque { stores: reader, .. } = &state.kernels[to].candidate.plan {
-        return Reason::OperandOf(name(reader[0]));
-    }
-    let gathers = |&&i: &&usize| ix.seg.ops[i].op == Op::Gather;
-    let mut gathered = candidate_ops(&state.kernels[to].candidate).iter().filter(gathers);
-    if gathered.any(|&g| {
-        ix.tensors(g).next().is_some_and(|(_, v)| {
-            crate::write::movement::view_base(ix, v, &|i| state.stored.has(i)).0 == ValueId::Op(op)
-        })
-    }) {
-        return Reason::OperandOf(Op::Gather.name());
-    }
-    match &state.kernels[from].candidate.plan {
-        KernelPlan::Opaque { stores: writer, .. } => return Reason::ResultOf(name(writer[0])),
-        KernelPlan::Map { column_stores, .. } if column_stores.contains(&op) => return Reason::SharedPass(name(op)),
-        KernelPlan::Map { .. } | KernelPlan::Contraction { .. } | KernelPlan::Group { .. } => {}
-    }
-    let one = united(kernels, state, &[from, to]);
-    let slower = |time: u64| time.saturating_sub(state.time) / 1000;
-    match one {
-        Ok(one) => return Reason::Slower(slower(one.time)),
-        Err(Rule::Full) => return Reason::KernelFull,
-        Err(Rule::SecondProduct) => return Reason::SecondProduct,
-        Err(Rule::OtherRows | Rule::ReadElsewhere | Rule::NoRows) if facts.fold_of.contains_key(&op) => {
-            return Reason::OtherRows(name(facts.fold_of[&op]));
+impl Kernels<'_, '_> {
+    /// Reason why kernel `to` reads an operation's result from kernel `from`.
+    fn reason(&mut self, state: &State, (from, to): (usize, usize), op: usize) -> Reason {
+        let facts = self.facts;
+        let ix = &facts.ix;
+        let name = |i: usize| ix.seg.ops[i].op.name();
+        if let KernelPlan::Opaque { stores: reader, .. } = &state.kernels[to].candidate.plan {
+            return Reason::OperandOf(name(reader[0]));
         }
-        Err(_) if facts.required.has(op) => {}
-        Err(Rule::Cycle) => return Reason::Between,
-        Err(_) => {}
+        let gathers = |&&i: &&usize| ix.seg.ops[i].op.info().args_in_memory() > 0;
+        let mut gathered = candidate_ops(&state.kernels[to].candidate).iter().filter(gathers);
+        if let Some(&gather) = gathered.find(|&&g| {
+            ix.tensors(g).next().is_some_and(|(_, v)| {
+                crate::write::movement::view_base(ix, v, &|i| state.stored.has(i)).0 == ValueId::Op(op)
+            })
+        }) {
+            return Reason::OperandOf(name(gather));
+        }
+        match &state.kernels[from].candidate.plan {
+            KernelPlan::Opaque { stores: writer, .. } => return Reason::ResultOf(name(writer[0])),
+            KernelPlan::Map { column_stores, .. } if column_stores.contains(&op) => {
+                return Reason::SharedPass(name(op));
+            }
+            KernelPlan::Map { .. } | KernelPlan::Contraction { .. } | KernelPlan::Group { .. } => {}
+        }
+        let one = self.united(state, &[from, to]);
+        let slower = |time: u64| time.saturating_sub(state.time) / 1000;
+        match one {
+            Ok(one) => return Reason::Slower(slower(one.time)),
+            Err(Rule::Full) => return Reason::KernelFull,
+            Err(Rule::SecondProduct) => return Reason::SecondProduct,
+            Err(Rule::OtherRows | Rule::ReadElsewhere | Rule::NoRows) if facts.fold_of.contains_key(&op) => {
+                return Reason::OtherRows(name(facts.fold_of[&op]));
+            }
+            Err(_) if facts.required.has(op) => {}
+            Err(Rule::Cycle) => return Reason::Between,
+            Err(_) => {}
+        }
+        if facts.required.has(op) {
+            return if one.is_err_and(|r| r == Rule::Cycle) { Reason::Between } else { Reason::Wanted };
+        }
+        let readers = state.kernels.iter().filter(|k| k.candidate.loads.binary_search(&op).is_ok()).count();
+        if readers > 1 { Reason::Shared } else { Reason::OtherElements }
     }
-    if facts.required.has(op) {
-        return if one.is_err_and(|r| r == Rule::Cycle) { Reason::Between } else { Reason::Wanted };
-    }
-    let readers = state.kernels.iter().filter(|k| k.candidate.loads.binary_search(&op).is_ok()).count();
-    if readers > 1 { Reason::Shared } else { Reason::OtherElements }
 }

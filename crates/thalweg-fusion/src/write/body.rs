@@ -377,7 +377,7 @@ impl Writer<'_> {
                 }
             }
             // A gather reads its source from memory.
-            let in_memory = (self.ix.seg.ops[i].op == Op::Gather) as usize;
+            let in_memory = self.ix.seg.ops[i].op.info().args_in_memory();
             let arguments: Vec<Argument> = arguments(self.ix, i, &visit.path, self.domain)
                 .into_iter()
                 .skip(in_memory)

@@ -3,7 +3,7 @@
 use super::rows::{axes, to_rows};
 use crate::segment::{Indexed, ValueId};
 use std::rc::Rc;
-use thalweg_ir::{Arg, Op, Shape, View, unpack_order};
+use thalweg_ir::{Arg, Op, OpClass, Shape, View, unpack_order};
 use thalweg_kernel::IndexMap;
 
 /// One view of a path, from a value towards its consumers.
@@ -180,7 +180,7 @@ pub(crate) fn arguments(ix: &Indexed<'_>, i: usize, path: &Path, domain: Shape) 
                 // Whole rows are read, for any element.
                 _ if ix.takes_rows(i) && own == domain => Path::identity(),
                 _ if ix.takes_rows(i) => Path::identity().after(Step::Reshape(domain)),
-                Op::Gather => path.clone(),
+                _ if op.class() == OpClass::Gather => path.clone(),
                 _ if op.is_view() => path.after(Step::Op(i)),
                 _ if own != shape => path.after(Step::Broadcast(shape)),
                 _ => path.clone(),

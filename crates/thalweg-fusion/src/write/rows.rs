@@ -9,7 +9,7 @@ use super::map_layout::{SharedMaps, access_geometry, strides_of};
 use crate::segment::{Indexed, ValueId};
 use crate::tunable::TUNABLES;
 use std::ops::Range;
-use thalweg_ir::{MAX_RANK, Op, ScanOp, Shape, View};
+use thalweg_ir::{MAX_RANK, OpClass, ScanOp, Shape, View};
 use thalweg_kernel::{
     Access, AccessClass, Body, IndexMap, Kernel, MapGeometry, Orientation, RowGeometry, TileBox, TileGeometry, dims,
 };
@@ -22,7 +22,7 @@ pub(crate) fn operand(ix: &Indexed<'_>, reduction: usize) -> ValueId {
 /// Reduced axes of a reduction, as a bit mask.
 pub(crate) fn axes(ix: &Indexed<'_>, reduction: usize) -> u32 {
     match ix.seg.ops[reduction].op {
-        Op::Scan(_) | Op::ScanBy(_) => 1 << (ix.seg.ops[reduction].attr & 0xFF),
+        op if op.class() == OpClass::Scan => 1 << (ix.seg.ops[reduction].attr & 0xFF),
         _ => ix.seg.ops[reduction].attr & 0xFF,
     }
 }

@@ -14,7 +14,7 @@
 use crate::segment::Mode;
 use crate::tunable::TUNABLES;
 use std::fmt;
-use thalweg_ir::Op;
+use thalweg_ir::{Op, OpClass};
 use thalweg_kernel::Contracts;
 
 /// Maximum number of index maps of one operation at which writing goes on, even if storing a value would not pay. Each
@@ -82,12 +82,12 @@ impl fmt::Display for Rule {
 
 /// Whether an operation is an opaque kernel: nothing fuses into it.
 pub(crate) fn is_opaque(op: Op, mode: Mode) -> bool {
-    matches!(op, Op::Scatter(_) | Op::Foreign(_)) || op == Op::Matmul && !contracts(op, mode)
+    op.class().has_own_kernel() && !contracts(op, mode)
 }
 
 /// Whether an operation is a matrix product that fuses with its neighbours.
 pub(crate) fn contracts(op: Op, mode: Mode) -> bool {
-    op == Op::Matmul && mode.fused && mode.contracts != Contracts::Bare
+    op.class() == OpClass::Matmul && mode.fused && mode.contracts != Contracts::Bare
 }
 
 /// Whether an operation counts towards a kernel's size: views and constants generate almost no code.
@@ -97,5 +97,5 @@ pub(crate) fn counts(op: Op) -> bool {
 
 /// Whether an operation is a constant, which takes no work and no memory.
 pub(crate) fn is_constant(op: Op) -> bool {
-    matches!(op, Op::Full | Op::Iota)
+    op.class() == OpClass::Constant
 }

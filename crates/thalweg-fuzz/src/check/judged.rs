@@ -4,7 +4,7 @@ use super::Checker;
 use crate::program::{Argument, Program, Tensor};
 use crate::stability::Stability;
 use crate::tolerance::Tolerance;
-use thalweg_ir::{DType, MAX_ARGS, RelArg, RelOp, Scalar, ScanOp, ScatterOp, Shape};
+use thalweg_ir::{DType, MAX_ARGS, OpClass, RelArg, RelOp, Rounding, Scalar, Shape};
 use thalweg_kernel::reference::{self, Array, RefArg};
 
 impl Checker {
@@ -179,13 +179,11 @@ fn exact(program: &Program, gpu: bool) -> Vec<bool> {
         let narrow = |d: DType| matches!(d, DType::BF16 | DType::F16);
         let wide = !narrow(step.dtype)
             && step.args.iter().all(|a| !matches!(a, Argument::Tensor(t) if narrow(program.dtype(*t))));
-        let chooses = match step.op {
-            op if op.is_view() => true,
-            Op::Full | Op::Iota | Op::Cat | Op::Put | Op::Pad | Op::Gather => true,
-            Op::Scan(ScanOp::Max | ScanOp::Min | ScanOp::Sort | ScanOp::Argsort) => true,
-            Op::Scatter(ScatterOp::Set | ScatterOp::Max | ScatterOp::Min) => true,
-            Op::Element(Neg | Abs | Minimum | Maximum | Where | Relu) => true,
-            _ => false,
+        let info = step.op.info();
+        let chooses = match info.class {
+            OpClass::Elementwise => matches!(step.op, Op::Element(Neg | Abs | Minimum | Maximum | Where | Relu)),
+            OpClass::Fold => false,
+            _ => matches!(info.rounding, Rounding::Copies | Rounding::Extreme),
         };
         let single = match step.op {
             // A GPU multiplies by the reciprocal of a scalar.
@@ -196,8 +194,8 @@ fn exact(program: &Program, gpu: bool) -> Vec<bool> {
             _ => false,
         };
         exact.push(from_exact && !through && (chooses || single));
-        let makes = matches!(step.op, Op::Matmul | Op::Reduce(_) | Op::Scan(_) | Op::Scatter(_) | Op::Random(_))
-            || step.op.is_combined();
+        use OpClass::{Fold, Matmul, Random, Scan, Scatter};
+        let makes = matches!(info.class, Fold | Matmul | Random | Scan | Scatter);
         contracts.push(through || (makes || single && !chooses) && step.dtype.is_float());
     }
     exact

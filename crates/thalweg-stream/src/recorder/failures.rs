@@ -13,7 +13,7 @@ use crate::mode::Mode;
 use crate::outside::{Outside, Rerun, run_outside};
 use crate::value::Value;
 use std::sync::Arc;
-use thalweg_ir::Op;
+use thalweg_ir::OpClass;
 use thalweg_runtime::{Error, count};
 
 /// Maximum number of noted deferred checks. Beyond, those whose results nobody holds are dropped.
@@ -87,7 +87,7 @@ impl Recorder {
     pub(super) fn sort_out(&self, error: &Error) -> Option<Sorted> {
         // Compile errors occur before anything runs.
         let compiling =
-            matches!(error, Error::Compile { .. }) && self.ops.iter().any(|o| matches!(o.op, Op::Foreign(_)));
+            matches!(error, Error::Compile { .. }) && self.ops.iter().any(|o| o.op.class() == OpClass::Foreign);
         let indexed = matches!(error, Error::Index(_)) && self.saved.len() == self.inputs.len();
         if !(compiling || indexed) || self.mode.reference {
             return None;

@@ -1,14 +1,15 @@
 //! Values that the derivative of an operation reads, and operations without a derivative.
 //!
 //! Elementwise operations are looked up in the derivative column of their table: the expression of each row is built
-//! once, as a list of terms, and the values that it reaches are those to save.
+//! once, as a list of terms, and the values that it reaches are those to save. All others say it in their row
+//! ([`OpInfo`]).
 
 use std::sync::OnceLock;
 use thalweg_ir::element::{Build, Expr};
-use thalweg_ir::{ElementOp, Op, ReduceOp, ScanOp, ScatterOp};
+use thalweg_ir::{ElementOp, Op, OpInfo};
 
 /// Bit of the result, in a mask of values that are read; argument `i` is bit `i`.
-pub(crate) const RESULT: u8 = 1 << 3;
+pub(crate) const RESULT: u8 = OpInfo::RESULT;
 
 /// Term of a derivative's expression.
 #[derive(Clone, Debug)]
@@ -84,22 +85,7 @@ pub(crate) fn carried(op: Op) -> u8 {
         Op::Element(e) => Partials::of(e)
             .map_or(0, |p| p.by.iter().enumerate().fold(0, |mask, (i, d)| mask | (d.is_some() as u8) << i)),
         // Kernel calls and bitcasts have already refused tracked arguments that would need a gradient.
-        Op::Bitcast
-        | Op::Full
-        | Op::Iota
-        | Op::Random(_)
-        | Op::Loop(_)
-        | Op::FoldBy(_)
-        | Op::ScanBy(_)
-        | Op::Foreign(_) => 0,
-        Op::Cast | Op::Reshape | Op::Permute | Op::Expand | Op::Slice | Op::Window | Op::Pad => 1,
-        Op::Cat | Op::Put | Op::Matmul => 0b11,
-        Op::Reduce(ReduceOp::Any | ReduceOp::All | ReduceOp::ArgMax | ReduceOp::ArgMin) => 0,
-        Op::Reduce(_) => 1,
-        Op::Scan(ScanOp::Argsort) => 0,
-        Op::Scan(_) => 1,
-        Op::Gather => 1,
-        Op::Scatter(_) => 0b101,
+        _ => op.info().grad_args,
     }
 }
 
@@ -110,18 +96,6 @@ pub(crate) fn reads(op: Op, wanted: u8) -> u8 {
         Op::Element(e) => Partials::of(e).map_or(0, |p| {
             p.reads.iter().enumerate().filter(|(i, _)| wants(*i as u8)).fold(0, |mask, (_, reads)| mask | reads)
         }),
-        Op::Reduce(ReduceOp::Sum) => 0,
-        Op::Reduce(ReduceOp::Prod) => 1,
-        Op::Reduce(_) => 1 | RESULT,
-        Op::Matmul => (wants(1) as u8) | (wants(0) as u8) << 1,
-        Op::Scan(ScanOp::Sum) => 0,
-        Op::Scan(ScanOp::Prod | ScanOp::Sort) => 1,
-        Op::Scan(_) => 1 | RESULT,
-        Op::Gather => 0b10,
-        Op::Scatter(ScatterOp::Add) => (wants(2) as u8) << 1,
-        Op::Scatter(ScatterOp::Set) => 0b10,
-        Op::Scatter(ScatterOp::Prod) => 0b111,
-        Op::Scatter(ScatterOp::Max | ScatterOp::Min) => 0b111 | RESULT,
-        _ => 0,
+        _ => op.info().saved_for(wanted),
     }
 }

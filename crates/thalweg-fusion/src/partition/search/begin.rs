@@ -5,255 +5,260 @@
 //! many places. If a kernel still breaks a rule, everything that it would compute is stored, down to one operation per
 //! kernel, as without fusion. Only if that is illegal too there is no plan, and the result is the rule.
 
-use super::{Component, NoPlan, State};
+use super::{ComponentSearch, NoPlan, State};
 use crate::partition::facts::Facts;
-use crate::partition::kernels::{Kernel, Kernels, computed_by};
+use crate::partition::kernels::Kernel;
 use crate::segment::{BitSet, ValueId};
 use crate::tunable::TUNABLES;
 use crate::write::rules::{Rule, contracts, counts, is_constant, is_opaque};
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
-use thalweg_ir::Op;
+use thalweg_ir::{Op, OpClass};
 
-/// First legal plan of a component.
-pub(super) fn begin(kernels: &mut Kernels<'_, '_>, component: &Component) -> Result<State, NoPlan> {
-    let stored = begun(kernels.facts, component);
-    until_legal(kernels, component, stored)
-}
+impl ComponentSearch<'_, '_, '_> {
+    /// First legal plan of the component.
+    pub(super) fn begin(&mut self) -> Result<State, NoPlan> {
+        let stored = self.begun();
+        self.until_legal(stored)
+    }
 
-/// First legal plan that in addition stores values which several kernels would recompute, if that is expensive.
-pub(super) fn begin_shared(kernels: &mut Kernels<'_, '_>, component: &Component) -> Result<State, NoPlan> {
-    let mut stored = begun(kernels.facts, component);
-    store_shared(kernels.facts, component, &mut stored);
-    until_legal(kernels, component, stored)
-}
+    /// First legal plan that in addition stores values which several kernels would recompute, if that is expensive.
+    pub(super) fn begin_shared(&mut self) -> Result<State, NoPlan> {
+        let mut stored = self.begun();
+        self.store_shared(&mut stored);
+        self.until_legal(stored)
+    }
 
-/// Stores of the first plan: every fold and product, or the end of its single-use chain.
-pub(super) fn begun(facts: &Facts<'_>, component: &Component) -> BitSet {
-    let mut stored = facts.required.clone();
-    let seg = facts.ix.seg;
-    for &i in &component.ops {
-        if contracts(seg.ops[i].op, seg.mode) {
-            stored.insert(facts.end_of_product(i));
-            facts.ix.tensors(i).filter_map(|(_, v)| in_memory(facts, v)).for_each(|base| stored.insert(base));
-        } else if facts.ix.takes_rows(i) {
-            stored.insert(facts.end_of_chain(i));
+    /// Stores of the first plan: every fold and product, or the end of its single-use chain.
+    pub(super) fn begun(&self) -> BitSet {
+        let facts = self.kernels.facts;
+        let mut stored = facts.required.clone();
+        let seg = facts.ix.seg;
+        for &i in &self.component.ops {
+            if contracts(seg.ops[i].op, seg.mode) {
+                stored.insert(facts.end_of_product(i));
+                facts.ix.tensors(i).filter_map(|(_, v)| facts.in_memory(v)).for_each(|base| stored.insert(base));
+            } else if facts.ix.takes_rows(i) {
+                stored.insert(facts.end_of_chain(i));
+            }
+        }
+        self.cut_long_chains(&mut stored);
+        self.cut_chains_of_parts(&mut stored);
+        stored
+    }
+
+    /// Stores values that more than one kernel would compute, at the point where their users diverge: everything before
+    /// them is then computed once.
+    fn store_shared(&self, stored: &mut BitSet) {
+        let facts = self.kernels.facts;
+        let ix = &facts.ix;
+        let n = ix.seg.ops.len();
+        // For each operation, the kernels (by their store) that compute it, and whether its users are in different
+        // kernels.
+        let mut homes: FxHashMap<usize, (BitSet, bool)> = FxHashMap::default();
+        for &user in self.component.ops.iter().rev().filter(|&&i| facts.needed.has(i)) {
+            let of_user = match homes.get(&user) {
+                Some((homes, _)) if !stored.has(user) => homes.clone(),
+                _ => {
+                    let mut own = BitSet::new(n);
+                    own.insert(user);
+                    own
+                }
+            };
+            for a in facts.read_by(user).filter(|&a| !stored.has(a)) {
+                match homes.get_mut(&a) {
+                    Some((all, part)) => {
+                        *part |= *all != of_user;
+                        all.union(&of_user);
+                    }
+                    None => {
+                        homes.insert(a, (of_user.clone(), false));
+                    }
+                }
+            }
+        }
+        // Additions per element of each operation, accumulated from stored values, which cost nothing.
+        let mut additions = vec![0u64; n];
+        for &i in &self.component.ops {
+            if stored.has(i) {
+                continue;
+            }
+            // An operand read twice counts twice, which overflows over a long chain without saturation.
+            let own = own_additions(ix.seg.ops[i].op);
+            additions[i] = facts.read_by(i).fold(own, |sum, a| sum.saturating_add(additions[a]));
+            let Some((kernels, true)) = homes.get(&i) else { continue };
+            let again = kernels.count() as u64;
+            if again > 1 && again.saturating_mul(additions[i]) >= MUCH && facts.may_store(i) {
+                stored.insert(i);
+                additions[i] = 0;
+            }
         }
     }
-    cut_long_chains(facts, component, &mut stored);
-    cut_chains_of_parts(facts, component, &mut stored);
-    stored
+
+    /// Plan that stores at least `stored`, each value in a kernel of its own, and everything that these kernels need to
+    /// be legal.
+    pub(in crate::partition) fn until_legal(&mut self, mut stored: BitSet) -> Result<State, NoPlan> {
+        let facts = self.kernels.facts;
+        loop {
+            match self.one_by_one(&stored) {
+                Ok(made) => return Ok(State::new(facts, stored, made)),
+                Err((i, Rule::Full)) if facts.store_repeated(i, &mut stored) => {}
+                Err((i, rule)) if facts.store_all_inside(i, &mut stored) => {
+                    let name = facts.ix.seg.ops[i].op.name();
+                    tracing::debug!(target: "thalweg::plan", operation = i, name, %rule, "stored is all that its kernel would compute");
+                }
+                Err((op, rule)) => return Err(NoPlan { op, name: facts.ix.seg.ops[op].op.name(), rule }),
+            }
+        }
+    }
+
+    /// A kernel for each stored value (one for all results of one call), or the first illegal one in canonical order
+    /// with its rule. Stores added for that one may change other kernels.
+    fn one_by_one(&mut self, stored: &BitSet) -> Result<Vec<Rc<Kernel>>, (usize, Rule)> {
+        let stores: Vec<usize> = self.component.ops.iter().copied().filter(|&i| stored.has(i)).collect();
+        let facts = self.kernels.facts;
+        // Results of one call are written by one launch.
+        let first = |i: usize| !stores.iter().any(|&s| s < i && facts.ix.is_same_call(s, i));
+        let firsts = facts.ranked(&stores).into_iter().filter(|&i| !facts.is_foreign(i) || first(i));
+        let whole = |i: usize| match facts.is_foreign(i) {
+            true => stores.iter().copied().filter(|&s| s == i || facts.ix.is_same_call(s, i)).collect(),
+            false => vec![i],
+        };
+        firsts.map(|i| self.kernels.get(&whole(i), stored).map_err(|rule| (i, rule))).collect()
+    }
+
+    /// Stores operations in the middle of chains that exceed one kernel.
+    fn cut_long_chains(&self, stored: &mut BitSet) {
+        let facts = self.kernels.facts;
+        if TUNABLES.max_kernel_ops.admits(self.component.ops.len()) {
+            return;
+        }
+        let ix = &facts.ix;
+        let n = ix.seg.ops.len();
+        let most = TUNABLES.max_kernel_ops.get() / 4;
+        let mut reach: FxHashMap<usize, BitSet> = FxHashMap::default();
+        for &i in &self.component.ops {
+            let op = ix.seg.ops[i].op;
+            let mut own = BitSet::new(n);
+            if counts(op) {
+                own.insert(i);
+            }
+            if !is_opaque(op, ix.seg.mode) {
+                for (_, v) in ix.tensors(i) {
+                    if let ValueId::Op(a) = v
+                        && !stored.has(a)
+                        && let Some(reach) = reach.get(&a)
+                    {
+                        own.union(reach);
+                    }
+                }
+            }
+            // A quarter of the limit: an operation has up to three arguments, each of which adds as much.
+            if own.count() > most && counts(op) {
+                stored.insert(i);
+            }
+            reach.insert(i, own);
+        }
+    }
+
+    /// Stores every n-th result of a long chain of `Put`s, so that no kernel has more than `max_puts`.
+    fn cut_chains_of_parts(&self, stored: &mut BitSet) {
+        let facts = self.kernels.facts;
+        let ops = facts.ix.seg.ops;
+        let most = TUNABLES.max_puts.get();
+        if TUNABLES.max_puts.admits(self.component.ops.iter().filter(|&&i| ops[i].op.info().limited).count()) {
+            return;
+        }
+        // Number of `Put`s between each operation and stored values.
+        let mut parts = vec![0usize; ops.len()];
+        for &i in &self.component.ops {
+            let before = facts.read_by(i).filter(|&a| !stored.has(a)).map(|a| parts[a]).sum::<usize>();
+            parts[i] = before.min(most) + ops[i].op.info().limited as usize;
+            if ops[i].op.info().limited && parts[i] >= most && facts.may_store(i) {
+                stored.insert(i);
+            }
+        }
+    }
 }
 
-/// Value that is stored from the start because a product's operand reads it. It is the computed source of windows,
-/// which would be recomputed for each window, or a concatenation, where each block would decide again which side an
-/// element comes from.
-fn in_memory(facts: &Facts<'_>, mut v: ValueId) -> Option<usize> {
-    let seg = facts.ix.seg;
-    let mut windows = false;
-    while let ValueId::Op(i) = v {
-        let op = seg.ops[i].op;
-        if op == Op::Cat {
-            return facts.may_store(i).then_some(i);
+impl Facts<'_> {
+    /// Value that is stored from the start because a product's operand reads it. It is the computed source of windows,
+    /// which would be recomputed for each window, or a concatenation, where each block would decide again which side an
+    /// element comes from.
+    fn in_memory(&self, mut v: ValueId) -> Option<usize> {
+        let seg = self.ix.seg;
+        let mut windows = false;
+        while let ValueId::Op(i) = v {
+            let op = seg.ops[i].op;
+            if op == Op::Cat {
+                return self.may_store(i).then_some(i);
+            }
+            if !op.is_view() {
+                return (windows && !is_constant(op)).then_some(i);
+            }
+            let of = self.ix.tensors(i).next()?.1;
+            windows |= op.info().windows && seg.shapes[i].numel() > self.ix.shape(of).numel();
+            v = of;
         }
-        if !op.is_view() {
-            return (windows && !is_constant(op)).then_some(i);
-        }
-        let of = facts.ix.tensors(i).next()?.1;
-        windows |= op == Op::Window && seg.shapes[i].numel() > facts.ix.shape(of).numel();
-        v = of;
+        None
     }
-    None
+
+    /// Stores everything that the kernel of `store` would compute. Returns whether there is anything.
+    fn store_all_inside(&self, store: usize, stored: &mut BitSet) -> bool {
+        let inside = self.computed_by(store, stored);
+        let ops = &self.ix.seg.ops;
+        let inside = inside.into_iter().filter(|&i| i != store && counts(ops[i].op)).collect::<Vec<_>>();
+        inside.iter().for_each(|&i| stored.insert(i));
+        !inside.is_empty()
+    }
+
+    fn is_foreign(&self, i: usize) -> bool {
+        self.ix.seg.ops[i].op.class() == OpClass::Foreign
+    }
+
+    /// Stores operations that the kernel of `store` would compute under more than `max_maps` maps. Returns whether
+    /// there are any. It counts paths to a value, some of which may have equal maps, so it is used only if a kernel is
+    /// full.
+    fn store_repeated(&self, store: usize, stored: &mut BitSet) -> bool {
+        let ix = &self.ix;
+        let mut ways = vec![0usize; store + 1];
+        ways[store] = 1;
+        let mut any = false;
+        // An argument precedes its use, so all paths to an operation are known when it is visited.
+        for i in (0..=store).rev().filter(|&i| self.needed.has(i)) {
+            let op = ix.seg.ops[i].op;
+            if ways[i] == 0 || i != store && (stored.has(i) || is_constant(op)) {
+                continue;
+            }
+            if i != store && counts(op) && !TUNABLES.max_maps.admits(ways[i]) {
+                stored.insert(i);
+                any = true;
+                continue;
+            }
+            // A gather reads its source from memory.
+            let sources = ix.tensors(i).take(op.info().args_in_memory());
+            let in_memory = sources.filter(|(_, v)| matches!(v, ValueId::Op(_))).count();
+            for a in self.read_by(i).skip(in_memory) {
+                ways[a] = ways[a].saturating_add(ways[i]);
+            }
+        }
+        any
+    }
 }
 
 /// Minimum additions per element, over all kernels that compute a value, at which the value is stored instead: about
 /// the cost of writing it once and reading it in each of them.
 const MUCH: u64 = 32;
 
-/// Stores values that more than one kernel would compute, at the point where their users diverge: everything before
-/// them is then computed once.
-fn store_shared(facts: &Facts<'_>, component: &Component, stored: &mut BitSet) {
-    let ix = &facts.ix;
-    let n = ix.seg.ops.len();
-    // For each operation, the kernels (by their store) that compute it, and whether its users are in different kernels.
-    let mut homes: FxHashMap<usize, (BitSet, bool)> = FxHashMap::default();
-    for &user in component.ops.iter().rev().filter(|&&i| facts.needed.has(i)) {
-        let of_user = match homes.get(&user) {
-            Some((homes, _)) if !stored.has(user) => homes.clone(),
-            _ => {
-                let mut own = BitSet::new(n);
-                own.insert(user);
-                own
-            }
-        };
-        for a in facts.read_by(user).filter(|&a| !stored.has(a)) {
-            match homes.get_mut(&a) {
-                Some((all, part)) => {
-                    *part |= *all != of_user;
-                    all.union(&of_user);
-                }
-                None => {
-                    homes.insert(a, (of_user.clone(), false));
-                }
-            }
-        }
-    }
-    // Additions per element of each operation, accumulated from stored values, which cost nothing.
-    let mut additions = vec![0u64; n];
-    for &i in &component.ops {
-        if stored.has(i) {
-            continue;
-        }
-        // An operand read twice counts twice, which overflows over a long chain without saturation.
-        let own = own_additions(ix.seg.ops[i].op);
-        additions[i] = facts.read_by(i).fold(own, |sum, a| sum.saturating_add(additions[a]));
-        let Some((kernels, true)) = homes.get(&i) else { continue };
-        let again = kernels.count() as u64;
-        if again > 1 && again.saturating_mul(additions[i]) >= MUCH && facts.may_store(i) {
-            stored.insert(i);
-            additions[i] = 0;
-        }
-    }
-}
-
 /// Approximate additions of an operation, per element.
 fn own_additions(op: Op) -> u64 {
     match op {
         Op::Element(e) => u64::from(e.row().cost),
-        Op::Loop(l) | Op::FoldBy(l) | Op::ScanBy(l) => u64::from(l.cost()),
-        Op::Random(_) => 100,
-        Op::Gather => 10,
-        op => u64::from(counts(op)),
+        op => match (op.region(), op.class()) {
+            (Some(l), _) => u64::from(l.cost()),
+            (None, OpClass::Random) => 100,
+            (None, OpClass::Gather) => 10,
+            (None, _) => u64::from(counts(op)),
+        },
     }
-}
-
-/// Plan that stores at least `stored`, each value in a kernel of its own, and everything that these kernels need to be
-/// legal.
-pub(in crate::partition) fn until_legal(
-    kernels: &mut Kernels<'_, '_>,
-    component: &Component,
-    mut stored: BitSet,
-) -> Result<State, NoPlan> {
-    let facts = kernels.facts;
-    loop {
-        match one_by_one(kernels, component, &stored) {
-            Ok(made) => return Ok(State::new(facts, stored, made)),
-            Err((i, Rule::Full)) if store_repeated(facts, i, &mut stored) => {}
-            Err((i, rule)) if store_all_inside(facts, i, &mut stored) => {
-                let name = facts.ix.seg.ops[i].op.name();
-                tracing::debug!(target: "thalweg::plan", operation = i, name, %rule, "stored is all that its kernel would compute");
-            }
-            Err((op, rule)) => return Err(NoPlan { op, name: facts.ix.seg.ops[op].op.name(), rule }),
-        }
-    }
-}
-
-/// Stores everything that the kernel of `store` would compute. Returns whether there is anything.
-fn store_all_inside(facts: &Facts<'_>, store: usize, stored: &mut BitSet) -> bool {
-    let inside = computed_by(facts, store, stored);
-    let ops = &facts.ix.seg.ops;
-    let inside = inside.into_iter().filter(|&i| i != store && counts(ops[i].op)).collect::<Vec<_>>();
-    inside.iter().for_each(|&i| stored.insert(i));
-    !inside.is_empty()
-}
-
-/// A kernel for each stored value (one for all results of one call), or the first illegal one in canonical order with
-/// its rule. Stores added for that one may change other kernels.
-fn one_by_one(
-    kernels: &mut Kernels<'_, '_>,
-    component: &Component,
-    stored: &BitSet,
-) -> Result<Vec<Rc<Kernel>>, (usize, Rule)> {
-    let stores: Vec<usize> = component.ops.iter().copied().filter(|&i| stored.has(i)).collect();
-    let facts = kernels.facts;
-    // Results of one call are written by one launch.
-    let first = |i: usize| !stores.iter().any(|&s| s < i && facts.ix.is_same_call(s, i));
-    let firsts = facts.ranked(&stores).into_iter().filter(|&i| !is_foreign(facts, i) || first(i));
-    let whole = |i: usize| match is_foreign(facts, i) {
-        true => stores.iter().copied().filter(|&s| s == i || facts.ix.is_same_call(s, i)).collect(),
-        false => vec![i],
-    };
-    firsts.map(|i| kernels.get(&whole(i), stored).map_err(|rule| (i, rule))).collect()
-}
-
-fn is_foreign(facts: &Facts<'_>, i: usize) -> bool {
-    matches!(facts.ix.seg.ops[i].op, Op::Foreign(_))
-}
-
-/// Stores operations in the middle of chains that exceed one kernel.
-fn cut_long_chains(facts: &Facts<'_>, component: &Component, stored: &mut BitSet) {
-    if TUNABLES.max_kernel_ops.admits(component.ops.len()) {
-        return;
-    }
-    let ix = &facts.ix;
-    let n = ix.seg.ops.len();
-    let most = TUNABLES.max_kernel_ops.get() / 4;
-    let mut reach: FxHashMap<usize, BitSet> = FxHashMap::default();
-    for &i in &component.ops {
-        let op = ix.seg.ops[i].op;
-        let mut own = BitSet::new(n);
-        if counts(op) {
-            own.insert(i);
-        }
-        if !is_opaque(op, ix.seg.mode) {
-            for (_, v) in ix.tensors(i) {
-                if let ValueId::Op(a) = v
-                    && !stored.has(a)
-                    && let Some(reach) = reach.get(&a)
-                {
-                    own.union(reach);
-                }
-            }
-        }
-        // A quarter of the limit: an operation has up to three arguments, each of which adds as much.
-        if own.count() > most && counts(op) {
-            stored.insert(i);
-        }
-        reach.insert(i, own);
-    }
-}
-
-/// Stores every n-th result of a long chain of `Put`s, so that no kernel has more than `max_puts`.
-fn cut_chains_of_parts(facts: &Facts<'_>, component: &Component, stored: &mut BitSet) {
-    let ops = facts.ix.seg.ops;
-    let most = TUNABLES.max_puts.get();
-    if TUNABLES.max_puts.admits(component.ops.iter().filter(|&&i| ops[i].op == Op::Put).count()) {
-        return;
-    }
-    // Number of `Put`s between each operation and stored values.
-    let mut parts = vec![0usize; ops.len()];
-    for &i in &component.ops {
-        let before = facts.read_by(i).filter(|&a| !stored.has(a)).map(|a| parts[a]).sum::<usize>();
-        parts[i] = before.min(most) + (ops[i].op == Op::Put) as usize;
-        if ops[i].op == Op::Put && parts[i] >= most && facts.may_store(i) {
-            stored.insert(i);
-        }
-    }
-}
-
-/// Stores operations that the kernel of `store` would compute under more than `max_maps` maps. Returns whether there
-/// are any. It counts paths to a value, some of which may have equal maps, so it is used only if a kernel is full.
-fn store_repeated(facts: &Facts<'_>, store: usize, stored: &mut BitSet) -> bool {
-    let ix = &facts.ix;
-    let mut ways = vec![0usize; store + 1];
-    ways[store] = 1;
-    let mut any = false;
-    // An argument precedes its use, so all paths to an operation are known when it is visited.
-    for i in (0..=store).rev().filter(|&i| facts.needed.has(i)) {
-        let op = ix.seg.ops[i].op;
-        if ways[i] == 0 || i != store && (stored.has(i) || is_constant(op)) {
-            continue;
-        }
-        if i != store && counts(op) && !TUNABLES.max_maps.admits(ways[i]) {
-            stored.insert(i);
-            any = true;
-            continue;
-        }
-        // A gather reads its source from memory.
-        let in_memory = op == Op::Gather && matches!(ix.tensors(i).next(), Some((_, ValueId::Op(_))));
-        for a in facts.read_by(i).skip(in_memory as usize) {
-            ways[a] = ways[a].saturating_add(ways[i]);
-        }
-    }
-    any
 }

@@ -3,73 +3,73 @@
 //! In: a legal plan. Out: one that stores the operands of its products. They may still be recomputed where the search
 //! finds that faster. docs/planner.md, "Factors in memory", has the idea.
 
-use super::State;
-use super::greedy::stored_in;
-use crate::partition::facts::Facts;
-use crate::partition::kernels::{Kernels, candidate_ops};
+use super::greedy::GreedySearch;
+use crate::partition::kernels::candidate_ops;
 use crate::partition::log::{Move, considered};
 use crate::segment::ValueId;
 use crate::write::rules::{contracts, is_constant};
 use rustc_hash::FxHashSet;
 use thalweg_kernel::Contracts;
 
-/// Stores the computed operands of products, each by a kernel of its own. Tiles read their operands from memory, so
-/// something writes them in any case. Only a stored operand can be fused into the kernel that produces it (a norm), or
-/// be written once for several products (a cast of weights).
-pub(super) fn store_factors(kernels: &mut Kernels<'_, '_>, state: &mut State) {
-    let facts = kernels.facts;
-    if facts.ix.seg.mode.contracts != Contracts::Tiles {
-        return;
+impl GreedySearch<'_, '_, '_> {
+    /// Stores the computed operands of products, each by a kernel of its own. Tiles read their operands from memory, so
+    /// something writes them in any case. Only a stored operand can be fused into the kernel that produces it (a norm),
+    /// or be written once for several products (a cast of weights).
+    pub(super) fn store_factors(&mut self) {
+        let facts = self.kernels.facts;
+        if facts.ix.seg.mode.contracts != Contracts::Tiles {
+            return;
+        }
+        let mut factors: Vec<usize> = vec![];
+        for k in &self.state.kernels {
+            let ops = candidate_ops(&k.candidate);
+            let products = ops.iter().copied().filter(|&i| contracts(facts.ix.seg.ops[i].op, facts.ix.seg.mode));
+            let all = products.flat_map(|i| facts.ix.tensors(i)).filter_map(|(_, v)| self.computed(v));
+            // Operands that depend on another product, as the weights of attention do, are not stored here.
+            factors.extend(all.filter(|&i| facts.may_store(i) && !self.is_of_product(i)));
+        }
+        factors.sort_unstable();
+        factors.dedup();
+        let mut stored = self.state.stored.clone();
+        factors.iter().for_each(|&i| stored.insert(i));
+        let own: Vec<Vec<usize>> = factors.iter().map(|&i| vec![i]).collect();
+        let next = self.kernels.changed(&self.state, (stored, &factors), &[], &own);
+        considered(facts, Move::Store, &factors, self.state.time, next.as_ref().map(|n| n.time).map_err(|rule| *rule));
+        match next {
+            Ok(next) => self.state = next,
+            // Stores them one by one, so that one illegal store does not prevent the others.
+            Err(_) => factors.iter().for_each(|&i| {
+                if let Ok(next) = self.kernels.stored_in(&self.state, i, None) {
+                    self.state = next;
+                }
+            }),
+        }
     }
-    let mut factors: Vec<usize> = vec![];
-    for k in &state.kernels {
-        let ops = candidate_ops(&k.candidate);
-        let products = ops.iter().copied().filter(|&i| contracts(facts.ix.seg.ops[i].op, facts.ix.seg.mode));
-        let all = products.flat_map(|i| facts.ix.tensors(i)).filter_map(|(_, v)| computed(facts, state, v));
-        // Operands that depend on another product, as the weights of attention do, are not stored here.
-        factors.extend(all.filter(|&i| facts.may_store(i) && !is_of_product(facts, state, i)));
-    }
-    factors.sort_unstable();
-    factors.dedup();
-    let mut stored = state.stored.clone();
-    factors.iter().for_each(|&i| stored.insert(i));
-    let own: Vec<Vec<usize>> = factors.iter().map(|&i| vec![i]).collect();
-    let next = state.with(kernels, (stored, &factors), &[], &own);
-    considered(facts, Move::Store, &factors, state.time, next.as_ref().map(|n| n.time).map_err(|rule| *rule));
-    match next {
-        Ok(next) => *state = next,
-        // Stores them one by one, so that one illegal store does not prevent the others.
-        Err(_) => factors.iter().for_each(|&i| {
-            if let Ok(next) = stored_in(kernels, state, i, None) {
-                *state = next;
+
+    /// Whether a value depends on a product through values that are not stored.
+    fn is_of_product(&self, i: usize) -> bool {
+        let (mut seen, mut left) = (FxHashSet::default(), vec![i]);
+        while let Some(i) = left.pop() {
+            if contracts(self.kernels.facts.ix.seg.ops[i].op, self.kernels.facts.ix.seg.mode) {
+                return true;
             }
-        }),
+            left.extend(self.kernels.facts.read_by(i).filter(|&a| !self.state.stored.has(a) && seen.insert(a)));
+        }
+        false
     }
-}
 
-/// Whether a value depends on a product through values that are not stored.
-fn is_of_product(facts: &Facts<'_>, state: &State, i: usize) -> bool {
-    let (mut seen, mut left) = (FxHashSet::default(), vec![i]);
-    while let Some(i) = left.pop() {
-        if contracts(facts.ix.seg.ops[i].op, facts.ix.seg.mode) {
-            return true;
+    /// Operation behind the views of a value that is neither stored nor an input nor constant.
+    pub(super) fn computed(&self, mut v: ValueId) -> Option<usize> {
+        while let ValueId::Op(i) = v {
+            let op = self.kernels.facts.ix.seg.ops[i].op;
+            if self.state.stored.has(i) || is_constant(op) {
+                return None;
+            }
+            if !op.is_view() {
+                return Some(i);
+            }
+            v = self.kernels.facts.ix.tensors(i).next()?.1;
         }
-        left.extend(facts.read_by(i).filter(|&a| !state.stored.has(a) && seen.insert(a)));
+        None
     }
-    false
-}
-
-/// Operation behind the views of a value that is neither stored nor an input nor constant.
-pub(super) fn computed(facts: &Facts<'_>, state: &State, mut v: ValueId) -> Option<usize> {
-    while let ValueId::Op(i) = v {
-        let op = facts.ix.seg.ops[i].op;
-        if state.stored.has(i) || is_constant(op) {
-            return None;
-        }
-        if !op.is_view() {
-            return Some(i);
-        }
-        v = facts.ix.tensors(i).next()?.1;
-    }
-    None
 }

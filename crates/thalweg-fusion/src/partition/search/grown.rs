@@ -8,90 +8,85 @@
 //! Always true: where old kernels are no longer legal, or a fresh search starts better than by moves, there is no
 //! partition, and the component is searched from scratch.
 
-use super::{Component, Effort, SearchResult, State, begin, budget, greedy, is_small, to_the_end};
-use crate::partition::facts::Facts;
-use crate::partition::kernels::{Kernel, Kernels, candidate_ops};
+use super::greedy::GreedySearch;
+use super::{Component, ComponentSearch, SearchResult, State, budget};
+use crate::partition::kernels::{Kernel, candidate_ops};
 use crate::partition::partition_cache::Begun;
 use crate::segment::BitSet;
 use crate::write::rules::{contracts, is_constant};
 use rustc_hash::FxHashSet;
 use std::rc::Rc;
-use thalweg_ir::Op;
+use thalweg_ir::OpClass;
 use thalweg_kernel::Contracts;
 
-/// Searches from a starting point. Also returns whether the result is the optimum; `None` if the start is not usable.
-pub(crate) fn search_from(
-    kernels: &mut Kernels<'_, '_>,
-    component: &Component,
-    begun: &Begun,
-    effort: Effort,
-) -> Option<(SearchResult, bool)> {
-    let (state, old) = adapted(kernels, component, begun)?;
-    let limit = kernels.until(budget(effort, &state));
-    let old = if begun.converged { old } else { vec![] };
-    let state = greedy::improve(kernels, state, old, limit);
-    let optimal = is_small(kernels.facts, component);
-    Some((to_the_end(kernels, component, state, limit), optimal))
-}
-
-/// Continues a search that its budget ended, from the partition where it stopped.
-pub(crate) fn search_on(
-    kernels: &mut Kernels<'_, '_>,
-    component: &Component,
-    state: State,
-    effort: Effort,
-) -> SearchResult {
-    let limit = kernels.until(budget(effort, &state));
-    let state = greedy::improve(kernels, state, vec![], limit);
-    to_the_end(kernels, component, state, limit)
-}
-
-/// Old kernels plus one for each newly required value; and the old kernels that are unchanged.
-fn adapted(kernels: &mut Kernels<'_, '_>, component: &Component, begun: &Begun) -> Option<(State, Vec<Rc<Kernel>>)> {
-    let facts = kernels.facts;
-    let mode = facts.ix.seg.mode;
-    let op = |i: usize| facts.ix.seg.ops[i].op;
-    // A search from scratch starts with moves about products, which an incremental one does not make.
-    if mode.contracts == Contracts::Tiles && begun.new.iter().any(|&i| contracts(op(i), mode)) {
-        return None;
+impl ComponentSearch<'_, '_, '_> {
+    /// Searches from a starting point. Also returns whether the result is the optimum; `None` if the start is not
+    /// usable.
+    pub(crate) fn search_from(&mut self, begun: &Begun) -> Option<(SearchResult, bool)> {
+        let (state, old) = self.adapted(begun)?;
+        let limit = self.kernels.until(budget(self.effort, &state));
+        let old = if begun.converged { old } else { vec![] };
+        let state = GreedySearch::new(self.kernels, state).improve(old, limit);
+        let optimal = self.is_small();
+        Some((self.complete_search(state, limit), optimal))
     }
-    let may = |s: &usize| facts.needed.has(*s) && (facts.required.has(*s) || !op(*s).is_view() && !is_constant(op(*s)));
-    let kept = |k: &Vec<usize>| k.iter().copied().filter(may).collect::<Vec<usize>>();
-    let mut stores: Vec<Vec<usize>> = begun.kernels.iter().map(kept).filter(|k| !k.is_empty()).collect();
-    let known: FxHashSet<usize> = stores.iter().flatten().copied().collect();
-    let added = added(facts, component, begun, &known);
-    if added.iter().any(|&i| matches!(op(i), Op::Foreign(_))) {
-        return None;
+
+    /// Continues a search that its budget ended, from the partition where it stopped.
+    pub(crate) fn search_on(&mut self, state: State) -> SearchResult {
+        let limit = self.kernels.until(budget(self.effort, &state));
+        let state = GreedySearch::new(self.kernels, state).improve(vec![], limit);
+        self.complete_search(state, limit)
     }
-    stores.extend(added.iter().map(|&i| vec![i]));
-    let mut stored = facts.required.clone();
-    stores.iter().flatten().for_each(|&s| stored.insert(s));
-    // Values that were live before and that nobody reads now.
-    loop {
-        let state = State::of(kernels, &stores, &stored)?;
-        let mut read: FxHashSet<usize> = FxHashSet::default();
-        state.kernels.iter().for_each(|k| read.extend(&k.candidate.loads));
-        let unread = |s: &usize| !facts.required.has(*s) && !read.contains(s);
-        let gone: Vec<usize> = stores.iter().flatten().copied().filter(unread).collect();
-        if gone.is_empty() {
-            state.check(facts).ok()?;
-            let old = unchanged(&state, begun, &added);
-            return Some((state, old));
+
+    /// Old kernels plus one for each newly required value; and the old kernels that are unchanged.
+    fn adapted(&mut self, begun: &Begun) -> Option<(State, Vec<Rc<Kernel>>)> {
+        let facts = self.kernels.facts;
+        let mode = facts.ix.seg.mode;
+        let op = |i: usize| facts.ix.seg.ops[i].op;
+        // A search from scratch starts with moves about products, which an incremental one does not make.
+        if mode.contracts == Contracts::Tiles && begun.new.iter().any(|&i| contracts(op(i), mode)) {
+            return None;
         }
-        gone.iter().for_each(|&s| stored.remove(s));
-        stores.iter_mut().for_each(|k| k.retain(|s| !gone.contains(s)));
-        stores.retain(|k| !k.is_empty());
+        let may =
+            |s: &usize| facts.needed.has(*s) && (facts.required.has(*s) || !op(*s).is_view() && !is_constant(op(*s)));
+        let kept = |k: &Vec<usize>| k.iter().copied().filter(may).collect::<Vec<usize>>();
+        let mut stores: Vec<Vec<usize>> = begun.kernels.iter().map(kept).filter(|k| !k.is_empty()).collect();
+        let known: FxHashSet<usize> = stores.iter().flatten().copied().collect();
+        let added = self.added(begun, &known);
+        if added.iter().any(|&i| op(i).class() == OpClass::Foreign) {
+            return None;
+        }
+        stores.extend(added.iter().map(|&i| vec![i]));
+        let mut stored = facts.required.clone();
+        stores.iter().flatten().for_each(|&s| stored.insert(s));
+        // Values that were live before and that nobody reads now.
+        loop {
+            let state = self.kernels.state_of(&stores, &stored)?;
+            let mut read: FxHashSet<usize> = FxHashSet::default();
+            state.kernels.iter().for_each(|k| read.extend(&k.candidate.loads));
+            let unread = |s: &usize| !facts.required.has(*s) && !read.contains(s);
+            let gone: Vec<usize> = stores.iter().flatten().copied().filter(unread).collect();
+            if gone.is_empty() {
+                state.check(facts).ok()?;
+                let old = unchanged(&state, begun, &added);
+                return Some((state, old));
+            }
+            gone.iter().for_each(|&s| stored.remove(s));
+            stores.iter_mut().for_each(|k| k.retain(|s| !gone.contains(s)));
+            stores.retain(|k| !k.is_empty());
+        }
     }
-}
 
-/// Required values that no old kernel stores. For new operations, also the stores that every search starts with.
-fn added(facts: &Facts<'_>, component: &Component, begun: &Begun, known: &FxHashSet<usize>) -> Vec<usize> {
-    let mut wanted = BitSet::new(facts.ix.seg.ops.len());
-    component.ops.iter().filter(|&&i| facts.required.has(i)).for_each(|&i| wanted.insert(i));
-    let new = Component { ops: begun.new.clone() };
-    let first = begin::begun(facts, &new);
-    begun.new.iter().filter(|&&i| first.has(i)).for_each(|&i| wanted.insert(i));
-    facts.ranked(&wanted.iter().filter(|i| !known.contains(i)).collect::<Vec<_>>())
+    /// Required values that no old kernel stores. For new operations, also the stores that every search starts with.
+    fn added(&mut self, begun: &Begun, known: &FxHashSet<usize>) -> Vec<usize> {
+        let facts = self.kernels.facts;
+        let mut wanted = BitSet::new(facts.ix.seg.ops.len());
+        self.component.ops.iter().filter(|&&i| facts.required.has(i)).for_each(|&i| wanted.insert(i));
+        let new = Component { ops: begun.new.clone() };
+        let first = ComponentSearch { kernels: self.kernels, component: &new, effort: self.effort }.begun();
+        begun.new.iter().filter(|&&i| first.has(i)).for_each(|&i| wanted.insert(i));
+        facts.ranked(&wanted.iter().filter(|i| !known.contains(i)).collect::<Vec<_>>())
+    }
 }
 
 /// Kernels unchanged from the old ones: equal stores, and nothing that they compute or load has become stored.

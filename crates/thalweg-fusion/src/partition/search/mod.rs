@@ -15,6 +15,7 @@ use crate::plan::{KernelPlan, Plan};
 use crate::segment::BitSet;
 use crate::tunable::TUNABLES;
 use crate::write::rules::Rule;
+use greedy::GreedySearch;
 use rustc_hash::FxHashMap;
 use std::fmt;
 use std::rc::Rc;
@@ -98,12 +99,6 @@ impl State {
         (self.kernels.iter().map(|k| k.stores.clone()).collect(), self.stored.clone())
     }
 
-    /// State of kernels with the stores `stores`; `None` if one of them is illegal.
-    pub fn of(kernels: &mut Kernels<'_, '_>, stores: &[Vec<usize>], stored: &BitSet) -> Option<State> {
-        let made: Result<Vec<_>, Rule> = stores.iter().map(|s| kernels.get(s, stored)).collect();
-        Some(State::new(kernels.facts, stored.clone(), made.ok()?))
-    }
-
     /// State of these kernels, sorted in canonical order, so that choices between them do not depend on the order of
     /// recording.
     fn new(facts: &Facts<'_>, stored: BitSet, mut kernels: Vec<Rc<Kernel>>) -> State {
@@ -136,28 +131,6 @@ impl State {
             from
         };
         self.kernels.iter().enumerate().map(reads).collect()
-    }
-
-    /// State with another set of stored operations and some kernels replaced. `changed` are the operations that became
-    /// stored or are no longer stored. Kernels that load or compute one of them are rebuilt.
-    pub fn with(
-        &self,
-        kernels: &mut Kernels<'_, '_>,
-        (stored, changed): (BitSet, &[usize]),
-        removed: &[usize],
-        added: &[Vec<usize>],
-    ) -> Result<State, Rule> {
-        let mut next = Vec::with_capacity(self.kernels.len());
-        for (_, k) in self.kernels.iter().enumerate().filter(|(n, _)| !removed.contains(n)) {
-            let ops = super::kernels::candidate_ops(&k.candidate);
-            let touches = |c: &usize| k.candidate.loads.binary_search(c).is_ok() || ops.binary_search(c).is_ok();
-            next.push(if changed.iter().any(touches) { kernels.get(&k.stores, &stored)? } else { k.clone() });
-        }
-        for stores in added.iter().filter(|s| !s.is_empty()) {
-            next.push(kernels.get(stores, &stored)?);
-        }
-        let state = State::new(kernels.facts, stored, next);
-        state.check(kernels.facts).map(|()| state)
     }
 
     /// Checks the rules about several kernels. Called for every move, so it allocates little.
@@ -234,57 +207,103 @@ fn budget(effort: Effort, begun: &State) -> u64 {
     }
 }
 
-/// Searches for the best plan of a component.
-///
-/// # Errors
-/// When the component has no legal plan.
-pub(crate) fn search(
-    kernels: &mut Kernels<'_, '_>,
-    component: &Component,
-    effort: Effort,
-) -> Result<SearchResult, NoPlan> {
-    let mut state = begin::begin(kernels, component)?;
-    if !kernels.facts.ix.seg.mode.fused || effort == Effort::None {
-        return Ok(SearchResult { state, complete: effort != Effort::None });
+impl Kernels<'_, '_> {
+    /// State of kernels with the stores `stores`; `None` if one of them is illegal.
+    pub fn state_of(&mut self, stores: &[Vec<usize>], stored: &BitSet) -> Option<State> {
+        let made: Result<Vec<_>, Rule> = stores.iter().map(|s| self.get(s, stored)).collect();
+        Some(State::new(self.facts, stored.clone(), made.ok()?))
     }
-    weights::stream(kernels, &mut state);
-    factors::store_factors(kernels, &mut state);
-    let limit = kernels.until(budget(effort, &state));
-    let state = greedy::improve(kernels, state, vec![], limit);
-    if kernels.visits >= limit && effort == Effort::Quick {
-        return Ok(SearchResult { state, complete: false });
+
+    /// State with another set of stored operations and some kernels replaced. `changed` are the operations that became
+    /// stored or are no longer stored. Kernels that load or compute one of them are rebuilt.
+    pub fn changed(
+        &mut self,
+        state: &State,
+        (stored, changed): (BitSet, &[usize]),
+        removed: &[usize],
+        added: &[Vec<usize>],
+    ) -> Result<State, Rule> {
+        let mut next = Vec::with_capacity(state.kernels.len());
+        for (_, k) in state.kernels.iter().enumerate().filter(|(n, _)| !removed.contains(n)) {
+            let ops = super::kernels::candidate_ops(&k.candidate);
+            let touches = |c: &usize| k.candidate.loads.binary_search(c).is_ok() || ops.binary_search(c).is_ok();
+            next.push(if changed.iter().any(touches) { self.get(&k.stores, &stored)? } else { k.clone() });
+        }
+        for stores in added.iter().filter(|s| !s.is_empty()) {
+            next.push(self.get(stores, &stored)?);
+        }
+        let state = State::new(self.facts, stored, next);
+        state.check(self.facts).map(|()| state)
     }
-    if kernels.visits >= limit {
-        // Most of the remaining moves store values that many kernels recompute, one move each. A plan that starts with
-        // these stored may be better, and gets the same budget.
-        let mut other = begin::begin_shared(kernels, component)?;
-        weights::stream(kernels, &mut other);
-        factors::store_factors(kernels, &mut other);
-        let state = if other.time < state.time {
-            let limit = kernels.until(effort.visits());
-            greedy::improve(kernels, other, vec![], limit)
-        } else {
-            state
-        };
-        return Ok(SearchResult { state, complete: false });
-    }
-    Ok(to_the_end(kernels, component, state, limit))
 }
 
-/// Whether so few values may be stored that the exact search is used.
-fn is_small(facts: &Facts<'_>, component: &Component) -> bool {
-    let values = component.ops.iter().filter(|&&i| facts.required.has(i) || facts.may_store(i)).count();
-    TUNABLES.max_exact_values.admits(values)
+/// Search for the best plan of one component.
+pub(crate) struct ComponentSearch<'s, 'f, 'a> {
+    /// Candidate kernels.
+    pub kernels: &'s mut Kernels<'f, 'a>,
+    /// The component.
+    pub component: &'s Component,
+    /// Effort of the search.
+    pub effort: Effort,
 }
 
-/// Completes a search in which no move gains: runs the exact search, if few values may be stored.
-fn to_the_end(kernels: &mut Kernels<'_, '_>, component: &Component, state: State, limit: u64) -> SearchResult {
-    if kernels.visits >= limit {
-        return SearchResult { state, complete: false };
+impl<'f, 'a> ComponentSearch<'_, 'f, 'a> {
+    /// Searches from scratch.
+    ///
+    /// # Errors
+    /// When the component has no legal plan.
+    pub fn search(mut self) -> Result<SearchResult, NoPlan> {
+        let (effort, state) = (self.effort, self.begin()?);
+        if !self.kernels.facts.ix.seg.mode.fused || effort == Effort::None {
+            return Ok(SearchResult { state, complete: effort != Effort::None });
+        }
+        let greedy = self.with_products(state);
+        let limit = greedy.kernels.until(budget(effort, &greedy.state));
+        let state = greedy.improve(vec![], limit);
+        if self.kernels.visits >= limit && effort == Effort::Quick {
+            return Ok(SearchResult { state, complete: false });
+        }
+        if self.kernels.visits >= limit {
+            // Most of the remaining moves store values that many kernels recompute, one move each. A plan that starts
+            // with these stored may be better, and gets the same budget.
+            let other = self.begin_shared()?;
+            let other = self.with_products(other);
+            let state = if other.state.time < state.time {
+                let limit = other.kernels.until(effort.visits());
+                other.improve(vec![], limit)
+            } else {
+                state
+            };
+            return Ok(SearchResult { state, complete: false });
+        }
+        Ok(self.complete_search(state, limit))
     }
-    if !is_small(kernels.facts, component) {
-        return SearchResult { state, complete: true };
+
+    /// Greedy search from a first plan, after the moves about operands of products.
+    fn with_products(&mut self, state: State) -> GreedySearch<'_, 'f, 'a> {
+        let mut greedy = GreedySearch::new(self.kernels, state);
+        greedy.stream();
+        greedy.store_factors();
+        greedy
     }
-    let choices: Vec<usize> = component.ops.iter().copied().filter(|&i| kernels.facts.may_store(i)).collect();
-    exact::optimum(kernels, component, &choices, state, limit)
+
+    /// Whether so few values may be stored that the exact search is used.
+    fn is_small(&self) -> bool {
+        let facts = self.kernels.facts;
+        let values = self.component.ops.iter().filter(|&&i| facts.required.has(i) || facts.may_store(i)).count();
+        TUNABLES.max_exact_values.admits(values)
+    }
+
+    /// Completes a search in which no move gains: runs the exact search, if few values may be stored.
+    fn complete_search(&mut self, state: State, limit: u64) -> SearchResult {
+        if self.kernels.visits >= limit {
+            return SearchResult { state, complete: false };
+        }
+        if !self.is_small() {
+            return SearchResult { state, complete: true };
+        }
+        let facts = self.kernels.facts;
+        let choices: Vec<usize> = self.component.ops.iter().copied().filter(|&i| facts.may_store(i)).collect();
+        self.optimum(&choices, state, limit)
+    }
 }

@@ -5,7 +5,7 @@ use crate::cost::Costs;
 use crate::partition::facts::Facts;
 use crate::partition::kernels::Kernels;
 use crate::partition::search::State;
-use crate::partition::{Effort, plan_as_written};
+use crate::partition::{Effort, Planner};
 use crate::segment::BitSet;
 use proptest::prelude::*;
 use std::rc::Rc;
@@ -61,7 +61,7 @@ proptest! {
         let g = random(&c);
         let segment = g.0.as_segment();
         let costs = Costs::typical();
-        let found = plan_as_written(segment, &costs, Effort::Full, None).unwrap();
+        let found = Planner { segment, costs: &costs, effort: Effort::Full, at_hand: None }.as_written().unwrap();
         prop_assert!(found.complete);
         let facts = Facts::new(segment);
         let best = brute_force(&mut Kernels::new(&facts, &costs));

@@ -2,7 +2,6 @@
 
 use super::graphs::{Graph, T};
 use crate::cost::Costs;
-use crate::partition::components::search_all;
 use crate::partition::facts::Facts;
 use crate::partition::kernels::Kernels;
 use crate::partition::{AvailablePlans, Effort, PartitionCache, Planned, periodic, plan};
@@ -56,7 +55,7 @@ fn what_is_repeated_is_as_good_as_what_is_searched() {
     let facts = Facts::new(g.0.as_segment());
     let (mut a, mut b) = (Kernels::new(&facts, &costs), Kernels::new(&facts, &costs));
     let (repeated, _) = periodic::search(&mut a, Effort::Full).expect("it is a loop");
-    let (searched, _) = search_all(&mut b, Effort::Full).expect("it has a plan");
+    let (searched, _) = b.search_all(Effort::Full).expect("it has a plan");
     assert!(repeated.time as f64 <= 1.01 * searched.time as f64, "{} ps, {} ps", repeated.time, searched.time);
 }
 

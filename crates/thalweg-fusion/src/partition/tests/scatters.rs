@@ -6,7 +6,7 @@ use crate::cost::Costs;
 use crate::instance::instantiate;
 use crate::partition::facts::Facts;
 use crate::partition::kernels::Kernels;
-use crate::partition::search::{Component, begin};
+use crate::partition::search::{Component, ComponentSearch};
 use crate::partition::{Effort, plan};
 use crate::scalars::ScalarClasses;
 use crate::write::rules::Rule;
@@ -97,7 +97,7 @@ fn a_kernel_that_breaks_a_rule_is_taken_apart() {
     let alone = kernels.get(&[number(out)], &facts.required).map(|_| ());
     assert_eq!(alone, Err(Rule::OtherRows));
     let component = Component { ops: facts.needed.iter().collect() };
-    let state = begin::until_legal(&mut kernels, &component, facts.required.clone()).expect("one operation a kernel");
+    let state = ComponentSearch { kernels: &mut kernels, component: &component, effort: Effort::None }.until_legal(facts.required.clone()).expect("one operation a kernel");
     assert_eq!(state.stored.iter().collect::<Vec<_>>(), [rows, columns, part, out].map(number));
     assert_eq!(state.kernels.len(), 4);
     assert_eq!(state.check(&facts), Ok(()));
