@@ -5,7 +5,9 @@
 
 use crate::tuning;
 use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{Read as _, Seek as _, Write as _};
 use std::path::Path;
 use thalweg_runtime::Error;
 
@@ -64,18 +66,25 @@ impl Coverage {
         Coverage { cpu, counts }
     }
 
-    /// Adds the counts in a file, and writes the sums to it.
+    /// Adds the counts in a file, and writes the sums to it. The file is locked meanwhile: several processes may add to
+    /// it at a time.
     ///
     /// # Errors
     /// When the file cannot be read or written.
     pub fn accumulate(&mut self, path: &Path) -> Result<(), Error> {
         let wrong = |why: &dyn std::fmt::Display| Error::Value(format!("{}: {why}", path.display()));
-        let before = match std::fs::read_to_string(path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-            read => read.map_err(|e| wrong(&e))?,
-        };
+        let open = File::options().read(true).write(true).create(true).truncate(false).open(path);
+        let mut file = open.map_err(|e| wrong(&e))?;
+        file.lock().map_err(|e| wrong(&e))?;
+        let mut before = String::new();
+        file.read_to_string(&mut before).map_err(|e| wrong(&e))?;
         self.add(&before).map_err(|line| wrong(&format!("no counts of a threshold: {line}")))?;
-        std::fs::write(path, self.lines()).map_err(|e| wrong(&e))
+        let write = |file: &mut File| {
+            file.set_len(0)?;
+            file.rewind()?;
+            file.write_all(self.lines().as_bytes())
+        };
+        write(&mut file).map_err(|e| wrong(&e))
     }
 
     /// Adds the counts in lines `NAME WITHIN BEYOND`; lines of thresholds that no longer exist are ignored.
@@ -139,6 +148,10 @@ mod tests {
         let mut sum = of(&[("a", [20, 20])]);
         sum.accumulate(&path).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "a 21 22\n");
+        // Two at a time lose nothing.
+        let add = || (0..50).for_each(|_| of(&[("a", [1, 1])]).accumulate(&path).unwrap());
+        std::thread::scope(|threads| [0, 1].map(|_| threads.spawn(add)).map(|t| t.join().unwrap()));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "a 121 122\n");
         std::fs::write(&path, "a 1\n").unwrap();
         assert!(sum.accumulate(&path).is_err());
         std::fs::remove_file(&path).unwrap();

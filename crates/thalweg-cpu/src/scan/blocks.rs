@@ -168,15 +168,42 @@ impl<T: Element, F: Fn(T::Wide, T::Wide) -> T::Wide + Copy + Send + Sync> Scan<T
     unsafe fn abreast<const WRITE: bool>(&self, first: usize, states: &mut [T::Wide]) {
         let at = first * SCAN_BLOCK;
         let whole = states.len() == ABREAST && at + ABREAST * SCAN_BLOCK <= self.rows.n;
-        if let (true, Ok(states)) = (whole, <&mut [T::Wide; ABREAST]>::try_from(&mut *states)) {
-            dispatch(Abreast::<T, F, ABREAST, WRITE> { scan: *self, at, n: SCAN_BLOCK, states });
-            return;
+        // SAFETY: the caller's promise.
+        unsafe {
+            if let (true, Ok(states)) = (whole, <&mut [T::Wide; ABREAST]>::try_from(&mut *states)) {
+                return self.interleaved::<ABREAST, WRITE>(at, SCAN_BLOCK, states);
+            }
+            for (k, state) in states.iter_mut().enumerate() {
+                let at = at + k * SCAN_BLOCK;
+                let n = SCAN_BLOCK.min(self.rows.n - at);
+                self.interleaved::<1, WRITE>(at, n, std::array::from_mut(state));
+            }
         }
-        for (k, state) in states.iter_mut().enumerate() {
-            let at = at + k * SCAN_BLOCK;
-            let n = SCAN_BLOCK.min(self.rows.n - at);
-            dispatch(Abreast::<T, F, 1, WRITE> { scan: *self, at, n, states: std::array::from_mut(state) });
+    }
+
+    /// Scans `K` interleaved blocks of `n` elements, from index `at` of the scan order on. The loop is bound by the
+    /// latency of the operation on scalars: it has no form for wider vectors.
+    ///
+    /// # Safety
+    /// As for [`Scan::abreast`].
+    unsafe fn interleaved<const K: usize, const WRITE: bool>(&self, at: usize, n: usize, states: &mut [T::Wide; K]) {
+        let (from, to) = (self.from.get(), self.to.get());
+        let (mut own, step) = (*states, if self.reverse { -1 } else { 1 });
+        let mut p = self.place(at) as isize;
+        for _ in 0..n {
+            for (k, state) in own.iter_mut().enumerate() {
+                let p = p + (k * SCAN_BLOCK) as isize * step;
+                // SAFETY: the caller's promise; an element is read before it may be written over.
+                unsafe {
+                    *state = (self.with)(*state, from.offset(p).read().widen());
+                    if WRITE {
+                        to.offset(p).write(T::narrow(*state));
+                    }
+                }
+            }
+            p += step;
         }
+        *states = own;
     }
 
     /// Scans a block of adjacent columns, from column `first` on: writes the results, which begin with `states`
@@ -198,43 +225,6 @@ impl<T: Element, F: Fn(T::Wide, T::Wide) -> T::Wide + Copy + Send + Sync> Scan<T
     #[inline(always)]
     fn place(&self, i: usize) -> usize {
         if self.reverse { self.rows.n - 1 - i } else { i }
-    }
-}
-
-/// Loop that scans `K` interleaved blocks of `n` elements, from index `at` of the scan order on.
-struct Abreast<'a, T: Element, F, const K: usize, const WRITE: bool> {
-    scan: Scan<T, F>,
-    at: usize,
-    n: usize,
-    states: &'a mut [T::Wide; K],
-}
-
-impl<T, F, const K: usize, const WRITE: bool> Job for Abreast<'_, T, F, K, WRITE>
-where
-    T: Element,
-    F: Fn(T::Wide, T::Wide) -> T::Wide + Copy + Send + Sync,
-{
-    type Out = ();
-    #[inline(always)]
-    fn run(self) {
-        let Abreast { scan, at, n, states } = self;
-        let (from, to) = (scan.from.get(), scan.to.get());
-        let (mut own, step) = (*states, if scan.reverse { -1 } else { 1 });
-        let mut p = scan.place(at) as isize;
-        for _ in 0..n {
-            for (k, state) in own.iter_mut().enumerate() {
-                let p = p + (k * SCAN_BLOCK) as isize * step;
-                // SAFETY: the promise of `abreast`; an element is read before it may be written over.
-                unsafe {
-                    *state = (scan.with)(*state, from.offset(p).read().widen());
-                    if WRITE {
-                        to.offset(p).write(T::narrow(*state));
-                    }
-                }
-            }
-            p += step;
-        }
-        *states = own;
     }
 }
 

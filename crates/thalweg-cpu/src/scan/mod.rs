@@ -174,6 +174,8 @@ fn once(v: f64, dtype: DType) -> f32 {
 
 /// Integer element type, with the operations of running results.
 trait Int: Element<Wide = Self> {
+    /// Unsigned type of the same width.
+    type Unsigned: Int;
     const MIN: Self;
     const MAX: Self;
     const ZERO: Self;
@@ -183,7 +185,7 @@ trait Int: Element<Wide = Self> {
 }
 
 macro_rules! int_elements {
-    ($($t:ty),*) => {$(
+    ($($t:ty as $unsigned:ty),*) => {$(
         impl Element for $t {
             type Wide = $t;
             #[inline(always)]
@@ -201,6 +203,7 @@ macro_rules! int_elements {
             }
         }
         impl Int for $t {
+            type Unsigned = $unsigned;
             const MIN: $t = <$t>::MIN;
             const MAX: $t = <$t>::MAX;
             const ZERO: $t = 0;
@@ -212,7 +215,7 @@ macro_rules! int_elements {
         }
     )*};
 }
-int_elements!(i8, i16, i32, i64, u8, u16, u32, u64);
+int_elements!(i8 as u8, i16 as u16, i32 as u32, i64 as u64, u8 as u8, u16 as u16, u32 as u32, u64 as u64);
 
 /// Element of a bool tensor, as an integer of one bit.
 #[derive(Clone, Copy)]
@@ -236,6 +239,7 @@ impl Element for Truth {
 }
 
 impl Int for Truth {
+    type Unsigned = Truth;
     const MIN: Truth = Truth(0);
     const MAX: Truth = Truth(1);
     const ZERO: Truth = Truth(0);
@@ -326,12 +330,30 @@ unsafe fn ints<T: Int>(op: ScanOp, reverse: bool, from: *const T, to: *mut u8, r
     // SAFETY: the caller's promise.
     unsafe {
         match op {
-            ScanOp::Sum => blocks(T::ZERO, T::plus, true, reverse, lie, rows, threads),
-            ScanOp::Prod => blocks(T::ONE, T::times, true, reverse, lie, rows, threads),
             ScanOp::Max => blocks(T::MIN, larger, true, reverse, lie, rows, threads),
             ScanOp::Min => blocks(T::MAX, smaller, true, reverse, lie, rows, threads),
-            ScanOp::LogSumExp => panic!("logcumsumexp takes floats"),
             ScanOp::Sort | ScanOp::Argsort => sorted(op, reverse, from, to, rows, threads),
+            ScanOp::Sum | ScanOp::Prod => wrapping::<T::Unsigned>(op, reverse, from.cast(), to, rows, threads),
+            ScanOp::LogSumExp => panic!("logcumsumexp takes floats"),
+        }
+    }
+}
+
+/// Running sum or product, which has the same bits for signed and unsigned integers.
+unsafe fn wrapping<T: Int>(
+    op: ScanOp,
+    reverse: bool,
+    from: *const T,
+    to: *mut u8,
+    rows: Rows,
+    threads: Option<&Threads>,
+) {
+    let lie = (from, to.cast::<T>());
+    // SAFETY: the caller's promise.
+    unsafe {
+        match op {
+            ScanOp::Sum => blocks(T::ZERO, T::plus, true, reverse, lie, rows, threads),
+            _ => blocks(T::ONE, T::times, true, reverse, lie, rows, threads),
         }
     }
 }

@@ -137,6 +137,8 @@ fn copy(g: &ScatterGeometry, [from, to]: [Shared<u8>; 2], size: usize, threads: 
 trait Element: Copy + Send + Sync {
     /// Identities of addition, multiplication, maximum and minimum, if these are exact in any order.
     const NEUTRAL: Option<[Self; 4]>;
+    /// Type whose sums and products have the same bits: for signed integers the unsigned one.
+    type Wrapping: Element;
     fn add(self, other: Self) -> Self;
     fn mul(self, other: Self) -> Self;
     fn max(self, other: Self) -> Self;
@@ -144,8 +146,9 @@ trait Element: Copy + Send + Sync {
 }
 
 macro_rules! elements {
-    (ints $($t:ty),*) => {$(
+    (ints $($t:ty as $unsigned:ty),*) => {$(
         impl Element for $t {
+            type Wrapping = $unsigned;
             const NEUTRAL: Option<[$t; 4]> = Some([0, 1, <$t>::MIN, <$t>::MAX]);
             #[inline(always)]
             fn add(self, other: $t) -> $t { self.wrapping_add(other) }
@@ -160,6 +163,7 @@ macro_rules! elements {
     (floats $($t:ty, $widen:expr, $narrow:expr, $nan:expr;)*) => {$(
         impl Element for $t {
             const NEUTRAL: Option<[$t; 4]> = None;
+            type Wrapping = $t;
             #[inline(always)]
             fn add(self, other: $t) -> $t { ($narrow)(($widen)(self) + ($widen)(other)) }
             #[inline(always)]
@@ -187,7 +191,7 @@ macro_rules! elements {
         }
     )*};
 }
-elements!(ints i8, i16, i32, i64, u8, u16, u32, u64);
+elements!(ints i8 as u8, i16 as u16, i32 as u32, i64 as u64, u8 as u8, u16 as u16, u32 as u32, u64 as u64);
 elements! { floats
     f32, |v: f32| v, |v: f32| v, f32::NAN;
     f64, |v: f64| v, |v: f64| v, f64::NAN;
@@ -201,6 +205,7 @@ elements! { floats
 struct Truth(u8);
 
 impl Element for Truth {
+    type Wrapping = Truth;
     const NEUTRAL: Option<[Truth; 4]> = Some([Truth(0), Truth(1), Truth(0), Truth(1)]);
     fn add(self, other: Truth) -> Truth {
         Truth(self.0 ^ other.0)
@@ -225,9 +230,9 @@ fn accumulate<T: Element>(
 ) {
     let all = (g, addresses, threads, outside);
     match op {
-        ScatterOp::Set => put::<T>(g, addresses, threads, outside, |_, v| v),
-        ScatterOp::Add => combine(all, T::NEUTRAL.map(|n| n[0]), T::add),
-        ScatterOp::Prod => combine(all, T::NEUTRAL.map(|n| n[1]), T::mul),
+        ScatterOp::Set => unreachable!("values are stored by the size of an element"),
+        ScatterOp::Add => combine(all, T::Wrapping::NEUTRAL.map(|n| n[0]), T::Wrapping::add),
+        ScatterOp::Prod => combine(all, T::Wrapping::NEUTRAL.map(|n| n[1]), T::Wrapping::mul),
         ScatterOp::Max => combine(all, T::NEUTRAL.map(|n| n[2]), T::max),
         ScatterOp::Min => combine(all, T::NEUTRAL.map(|n| n[3]), T::min),
     }

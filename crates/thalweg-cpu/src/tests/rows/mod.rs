@@ -416,15 +416,15 @@ fn domains(large: bool) -> Vec<Domain> {
             all.push(domain(&[n], &[0]));
             all.push(domain(&[3, n], &[1]));
             all.push(domain(&[n, 3], &[0]));
-            all.push(domain(&[2, n, 20], &[1]));
             all.push(domain(&[3, 2, n], &[0, 2]));
             all.push(domain(&[n, 2, 3], &[0, 2]));
         }
-        all.push(domain(&[100_000], &[0]));
-        all.push(domain(&[100_000, 2], &[0]));
-        all.push(domain(&[2, 100_000], &[1]));
+        all.push(domain(&[2, 4097, 20], &[1]));
+        all.push(domain(&[40_000], &[0]));
+        all.push(domain(&[40_000, 2], &[0]));
+        all.push(domain(&[2, 40_000], &[1]));
         all.push(domain(&[20, 3000], &[0]));
-        all.push(domain(&[70, 40, 50], &[1]));
+        all.push(domain(&[30, 40, 50], &[1]));
         all.push(domain(&[3000, 3], &[1]));
     }
     all
