@@ -16,8 +16,8 @@ pub const ACCESS_WORDS: usize = 4;
 /// | 2 | `Strided`: elements between neighbours of a row (of outputs, too), else unused | the same, in positions |
 /// | 3 | `Mapped`: address of `n` i32 positions, -1 where masked out; such a call has one row. Of an access that a `Gather` reads through, which is not mapped: address of two words, the address of the operand's element 0 and the number of its elements | `Mapped`: the same |
 ///
-/// A [`Gather`](thalweg_kernel::Node::Gather) computes the index `(address of the point - address of element 0) / size
-/// + offset` as an i64 that wraps. It reads that element if the index as a u64 is less than the number of elements and
+/// A [`Gather`](thalweg_kernel::Node::Gather) computes as an i64 that wraps the index
+/// `(address of the point - address of element 0) / size + offset`. It reads that element if the index as a u64 is less than the number of elements and
 /// `inside` is true; else it reads nothing. So nothing outside the operand is read, whatever offsets, `inside` and word
 /// 0 are.
 ///
