@@ -180,15 +180,17 @@ thalweg_ir::tunables! {
         max_dealt_sums: 64, in 0..=64,
         /// Time of a round of three warpgroups of flash attention, in percent of that of two. Measured on an H200.
         three_warpgroups_percent: 130, in 50..=130,
-        /// Minimum number of runs of the same launches at which they are deferred and become a CUDA graph.
+        /// Minimum number of executions of a batch of launches at which the batch is deferred and becomes a CUDA graph.
         min_graph_runs: 4, in 1..=4,
-        /// Minimum number of launches of a CUDA graph: shorter ones gain nothing.
+        /// Minimum number of launches of a batch that becomes a CUDA graph. Shorter graphs gain nothing.
         min_graph_launches: 3, in 1..=3,
-        /// Maximum number of CUDA graphs per run.
+        /// Maximum number of CUDA graphs per batch schedule.
         max_graphs: 4, in 1..=4,
-        /// Maximum number of runs that a queue remembers. Beyond it, those not used recently are dropped.
+        /// Maximum number of batch schedules that a queue caches. At this limit, it drops the schedules that none of its
+        /// last `max_runs / 2` batches used.
         max_runs: 512, in 1..=8,
-        /// Maximum number of events that a queue remembers. A wait for an older ticket gets a later event.
+        /// Maximum number of events that a queue keeps. A wait for a ticket older than the kept events waits for a later
+        /// event.
         max_events: 64, in 1..=4,
         /// Minimum bytes of the exchange buffer, through which the blocks of a launch exchange values.
         min_exchange_bytes: 1 << 20, in 64..=1024,

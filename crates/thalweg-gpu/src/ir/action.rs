@@ -150,9 +150,9 @@ pub enum Action {
         f16: bool,
         /// Accumulator register array, with the indices of the dimensions before columns.
         sums: (Name, Vec<Expr>),
-        /// Operand A, and whether it is M-major (its rows are contiguous in shared memory).
+        /// Operand A, and whether it is M-major (elements along M are contiguous in shared memory), else K-major.
         left: (Left, bool),
-        /// Operand B in shared memory, and whether it is N-major (its columns are contiguous).
+        /// Operand B in shared memory, and whether it is N-major (elements along N are contiguous), else K-major.
         right: (Expr, bool),
         /// Number of columns of the accumulator tile.
         columns: u32,

@@ -114,9 +114,9 @@ pub enum Expr {
     Unrounded(DType, Box<Expr>),
     /// Bitcast of a value from one dtype to another.
     Bitcast(DType, DType, Box<Expr>),
-    /// Value from an element in memory format.
+    /// Conversion of an element from its memory format to a value in registers.
     Unpack(DType, Box<Expr>),
-    /// Element in memory format from a value that has been rounded to the dtype.
+    /// Conversion of a value, already rounded to the dtype, to an element in memory format.
     Pack(DType, Box<Expr>),
     /// Select: the second where the first holds, else the third; the other is not evaluated.
     Select(Box<[Expr; 3]>),

@@ -22,9 +22,10 @@ pub enum Definition {
     Warpgroups {
         /// Whether A and B are f16 instead of bf16.
         f16: bool,
-        /// Whether A is M-major in shared memory (its rows are contiguous); `None` for A in registers.
+        /// Whether A is M-major in shared memory (elements along M are contiguous), else K-major; `None` for A in
+        /// registers.
         left: Option<bool>,
-        /// Whether B is N-major in shared memory (its columns are contiguous).
+        /// Whether B is N-major in shared memory (elements along N are contiguous), else K-major.
         right: bool,
         /// Number of columns of the accumulator tile.
         columns: u32,

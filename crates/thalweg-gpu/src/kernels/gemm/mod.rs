@@ -31,7 +31,8 @@ pub struct Tile {
     pub n: u32,
     /// Number of terms (K) per pipeline step.
     pub k: u32,
-    /// Warps along rows and along columns. On CUDA cores, as many threads form a grid of 16 × 16.
+    /// Warps along rows and along columns; the product is the number of warps of the block. On CUDA cores only this
+    /// product matters: the block's 256 threads form a grid of 16 × 16 over the tile.
     pub warps: [u32; 2],
     /// Buffers of the software pipeline in shared memory, at least 2 (double buffering): one is multiplied while the
     /// others are filled.
@@ -52,8 +53,9 @@ pub struct BodyClass {
 }
 
 impl BodyClass {
-    /// Returns the access of the store if the epilogue only casts the accumulators and stores them, with nothing else
-    /// read or written, to rows of any alignment, such as those of an odd length.
+    /// For an epilogue that only casts the accumulators and stores them to rows of any alignment (such as rows of odd
+    /// length), returns the index of the store's access; for others `None`. `sums` is the operand index of the
+    /// accumulators.
     pub fn stored_unaligned(&self, sums: u16) -> Option<usize> {
         let (space, body) = (&self.space, &self.body);
         let [store] = body.stores[..] else { return None };
@@ -67,7 +69,7 @@ impl BodyClass {
         (fits && matches!(dtype.size(), 2 | 4)).then_some(k)
     }
 
-    /// Like `stored_unaligned`, for an epilogue that only rounds accumulators to bf16 or f16.
+    /// Like `stored_unaligned`, but only for an epilogue that rounds the accumulators once, to bf16 or f16.
     pub fn rounded(&self, sums: u16) -> Option<usize> {
         let k = self.stored_unaligned(sums)?;
         let dtype = self.body.accesses[k].dtype;
@@ -75,8 +77,8 @@ impl BodyClass {
         (matches!(dtype, DType::BF16 | DType::F16) && self.body.nodes.iter().all(only)).then_some(k)
     }
 
-    /// Bytes that a thread reads for one point, without the accumulators. An access through an index map counts 8 bytes
-    /// more for its address.
+    /// Bytes that a thread reads for one point, without the accumulators (operand `sums`). An access through an index
+    /// map counts 8 bytes more for its address.
     pub fn loads(&self, sums: u16) -> usize {
         let read = |k: usize| self.body.nodes.iter().any(|n| n.access() == Some(k as u16));
         let all = self.body.accesses.iter().enumerate().filter(|&(k, a)| a.operand != Some(sums) && read(k));
@@ -101,7 +103,8 @@ pub enum FactorClass {
     Strided {
         /// Body that only loads and stores the operand.
         part: BodyClass,
-        /// Whether elements that are near each other in memory are terms, and not lines.
+        /// Whether elements are denser in memory along terms (K) than along lines: by extent divided by stride of the
+        /// innermost dimensions.
         along: bool,
     },
     /// Computed in registers by its body (prologue).

@@ -194,7 +194,8 @@ enum Factor {
     Copied { along: bool, operand: u16, first: isize, pitch: isize },
     /// Computed by its body. `loaded`: the body only loads a matrix that is in memory.
     Computed { part: LoweredBody, loaded: bool },
-    /// Copied element by element, by strides. `along`: whether elements that are near in memory are terms.
+    /// Copied element by element, by strides. `along`: whether elements are denser in memory along terms than along
+    /// lines.
     Strided { part: LoweredBody, loaded: bool, along: bool },
 }
 

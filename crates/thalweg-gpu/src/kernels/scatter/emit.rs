@@ -224,7 +224,7 @@ impl Scatter<'_> {
         ]
     }
 
-    /// Destination index on the scattered axis: the value of the line's index number `at`.
+    /// Destination index on the scattered axis: the value of element `at` of the line's indices.
     fn named(&self, at: Expr) -> Expr {
         let at = i64("at1") + at * self.params.index_stride.read(Type::I64);
         let load = Expr::Load(Type::Stored(DType::I64), "index".into(), Box::new(at));
@@ -315,8 +315,8 @@ impl Scatter<'_> {
         ]
     }
 
-    /// Entry of the table of latest indices for element `at`: the position of the last index that refers to it, plus
-    /// one.
+    /// Entry `at` of the table of latest indices: the position of the last index whose value is `at`, plus one; 0 for
+    /// none.
     fn known(at: Expr) -> Expr {
         Expr::Load(Type::U32, "latest".into(), Box::new(i64("at4") + at))
     }
@@ -368,7 +368,7 @@ impl Scatter<'_> {
         operand("sorted", Type::U64, self.params.sorted_or_latest.slot())
     }
 
-    /// Sorted pair number `at` of the row: element in the high half, position of the index in the low half.
+    /// Pair `at` of the row's sorted pairs: destination element in the high half, position of its index in the low half.
     fn sorted(at: Expr) -> Expr {
         Expr::Load(Type::U64, "sorted".into(), Box::new(i64("at4") + at))
     }
@@ -378,8 +378,9 @@ impl Scatter<'_> {
         Expr::Binary(Binary::Shr, Box::new([pair, number(32, Type::U64)])).to(Type::U32)
     }
 
-    /// Emits the update of `elements` by the values of sorted indices from `from` to the variable `below`, while they
-    /// refer to the element `place`. It loads several values at once, then applies them one after the other.
+    /// Emits the loop that applies values to the registers `elements`: those of the sorted pairs from `from` to the
+    /// variable `below`, up to the first pair with another destination than `place`. The loop loads several values at
+    /// once, then applies them one after the other.
     fn run(&self, op: ScatterOp, from: Expr, below: &str) -> Statement {
         let (lanes, u32) = (self.class.lanes, |name: &str| Expr::name(name, Type::U32));
         let (first, k) = (|| u32("first"), || Expr::name("k", Type::I32));
@@ -410,8 +411,8 @@ impl Scatter<'_> {
         Statement::For(For { name: "first".into(), ty: Type::U32, from, below, step, unroll: Unroll::Free, body })
     }
 
-    /// Emits the update of an element by the values of a run of sorted indices that refer to it, in the thread of the
-    /// run's first index.
+    /// Emits the update of an element by a run of sorted pairs, all with this destination. The thread of the run's
+    /// first pair applies all of the run's values.
     fn runs(&self, op: ScatterOp) -> Vec<Statement> {
         let place = || Expr::name("place", Type::U32);
         let along = || self.along();

@@ -25,10 +25,11 @@ pub struct SortClass {
 pub enum SortPass {
     /// First launch of a merge sort: a block sorts a run of 2,048 keys, or several rows that fit one.
     Runs,
-    /// Merge of a merge sort: a block has a segment of the merge of two runs.
+    /// Merge of a merge sort: a block computes one range of the output of a merge of two runs.
     Merge,
-    /// Histogram of a radix sort: blocks divide a row and count its digits.
+    /// Histogram of a radix sort: blocks divide a row and count its elements by digit, for all passes at once.
     Histogram,
-    /// Pass of a radix sort: a block moves the elements of a tile by one digit.
+    /// Pass of a radix sort: a block sorts the elements of a tile by one digit, and scatters them to the destination
+    /// buffer.
     Digit,
 }

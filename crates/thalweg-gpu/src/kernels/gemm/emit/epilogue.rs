@@ -29,9 +29,9 @@ const MAX_AHEAD: u32 = 8;
 /// Maximum number of warps of a block.
 const MAX_WARPS: u32 = 32;
 
-/// Emits the epilogue after the main loop; `store_accumulators` stores the accumulators of pass `pass` to `sums`. It
-/// uses the variables `m` and `n`, `row0` and `column0` (of a warp `warp_row`), all i64, `product` and `t`, both u32,
-/// and the bytes `shared`.
+/// Emits the epilogue after the main loop; `store_accumulators` stores the accumulators of pass `pass` to `sums`. The
+/// epilogue uses the i64 variables `m`, `n`, `row0` and `column0` (by warps, `warp_row`), the u32 variables `product`
+/// and `t`, and the byte array `shared`.
 pub fn statements(
     epilogue: &EpilogueShape<'_>,
     (params, fault): (&BodyParams, &FaultAddress),
@@ -43,8 +43,8 @@ pub fn statements(
     result.stored_unaligned().or_else(|| result.by_warp()).unwrap_or_else(|| result.by_points())
 }
 
-/// Emits the epilogue on accumulators in registers: statements before the main loop (`within` surrounds those that read
-/// kernel arguments), and statements after it.
+/// Emits the epilogue on accumulators in registers: statements before the main loop, and statements after the main
+/// loop. `within` wraps the statements that read kernel arguments.
 pub fn interleaved(
     epilogue: &EpilogueShape<'_>,
     (params, fault): (&BodyParams, &FaultAddress),
@@ -101,7 +101,7 @@ impl Epilogue<'_> {
         matches!(self.epilogue.by, PassThreads::Warp { .. })
     }
 
-    /// Index of a thread among those that run a pass together, and the number of those threads.
+    /// Index of a thread among the threads that run a pass, and the number of these threads.
     fn threads(&self) -> (Expr, u32) {
         match self.epilogue.by {
             PassThreads::Block(threads) => (u32("t"), threads),
@@ -157,7 +157,7 @@ impl Epilogue<'_> {
         self.part.accesses().declare(&|k| !self.is_sums(k) && (stored(k) || wants[k] != Wanted::default()))
     }
 
-    /// Accesses whose elements or indices are loaded, except the accumulators.
+    /// Accesses, except the accumulators, whose elements are loaded or whose indices are computed before the body.
     fn fetched(&self) -> Vec<(usize, Wanted)> {
         let wants = wanted(&self.part.class.body);
         let fetched = |&k: &usize| !self.is_sums(k) && (wants[k].load || wants[k].position);

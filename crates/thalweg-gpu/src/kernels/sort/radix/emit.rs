@@ -150,7 +150,7 @@ if last[0] == 1 {
 }
 ";
 
-/// DSL text of one pass, which moves the elements of a tile by one digit.
+/// DSL text of one pass: sorts the elements of a tile by the pass's digit, and scatters them to the destination buffer.
 const MOVE: &str = r"
 let pass = param row_blocks_or_pass;
 shared elements: S[TILE];
