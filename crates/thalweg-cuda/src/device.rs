@@ -45,14 +45,17 @@ pub const BACKEND: Backend = Backend {
 };
 
 impl CudaDevice {
-    /// Opens the device of that name. `cuda` or `cuda:0` is the first GPU, `cuda:1` the second. With the feature
-    /// `emulate`, `cuda:emulated` is a GPU emulated on the host, `cuda:emulated:1` a second one, and
-    /// `cuda:emulated:small` one with 16 multiprocessors, a second-level cache of 4 KiB, and queues that allocate three
-    /// fault slots at a time. `cuda:absent` has an H100's properties: it plans and generates kernels and computes
-    /// nothing, so that `explain` works without a GPU.
+    /// Opens the device of this name. `cuda` and `cuda:0` name the first GPU, `cuda:1` the second.
+    ///
+    /// `cuda:absent` is a device with an H100's properties that plans and generates kernels but computes nothing:
+    /// `explain` works with it on machines without a GPU.
+    ///
+    /// With the feature `emulate` (Linux on x86-64), `cuda:emulated` and `cuda:emulated:1` are two GPUs emulated on the
+    /// host. `cuda:emulated:small` is an emulated GPU for tests, with 16 multiprocessors, a second-level cache of 4 KiB,
+    /// and queues that allocate three fault slots at a time.
     ///
     /// # Errors
-    /// When there is none of that name, or no driver or compiler: with what to install.
+    /// If no device has this name, or the driver or the compiler is missing; the message says what to install.
     pub fn open(name: &str) -> Result<Arc<CudaDevice>, Error> {
         environment::check()?;
         let none = |message: String| Error::Device { device: name.into(), message };

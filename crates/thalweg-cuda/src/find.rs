@@ -14,7 +14,7 @@ use thalweg_runtime::environment::{self, Value, Variable};
 /// A library that is searched for at run time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sought {
-    /// The driver, which comes with the GPU's kernel module.
+    /// Library of the driver (`libcuda`), installed with the GPU's kernel module.
     Driver,
     /// NVRTC, the compiler of CUDA C++.
     Nvrtc,
@@ -22,7 +22,7 @@ pub enum Sought {
     CublasLt,
     /// cuFFT, for Fourier transforms.
     Cufft,
-    /// cuSOLVER, for decompositions of matrices; it brings cuBLAS.
+    /// cuSOLVER, for matrix decompositions. It is linked with cuBLAS, so opening it also provides cuBLAS's functions.
     Cusolver,
 }
 

@@ -40,7 +40,7 @@ struct Heuristic {
 const NO_HEURISTIC: Heuristic =
     Heuristic { algorithm: [0; 8], workspace: 0, state: SUCCESS, waves: 0.0, reserved: [0; 4] };
 
-/// Attribute numbers of cublasLt.h: of GEMM and layout descriptions, of preferences, and of algorithms.
+/// Attribute numbers of cublasLt.h: of matmul and layout descriptors, of preferences, and of algorithms.
 mod attribute {
     pub const TRANSPOSE_LEFT: u32 = 3;
     pub const TRANSPOSE_RIGHT: u32 = 4;
@@ -140,12 +140,13 @@ impl Drop for CublasLt {
     }
 }
 
-/// C function that destroys a description.
+/// C function that destroys a descriptor, such as `cublasLtMatmulDescDestroy`.
 type Destroy = unsafe extern "C" fn(Opaque) -> Status;
-/// C function that sets an attribute of a description.
+/// C function that sets an attribute of a descriptor, such as `cublasLtMatmulDescSetAttribute`: descriptor, attribute
+/// number, address of the value, and its size in bytes.
 type Set = unsafe extern "C" fn(Opaque, u32, *const c_void, usize) -> Status;
 
-/// Description object that the library has created; destroyed when dropped.
+/// Descriptor that the library created: a matmul, layout or preference object. Destroyed when dropped.
 struct Description {
     handle: Opaque,
     destroy: Destroy,
@@ -159,7 +160,7 @@ impl Drop for Description {
 }
 
 impl Description {
-    /// Sets an attribute, of the type in cublasLt.h.
+    /// Sets attribute number `attribute` to `value`; `T` must be the attribute's type in cublasLt.h.
     fn set<T>(&self, api: &Api, set: Set, attribute: u32, value: &T) -> Result<(), String> {
         // SAFETY: a value of this many bytes, which is copied in the call.
         let done = unsafe { set(self.handle, attribute, from_ref(value).cast(), size_of::<T>()) };
@@ -167,7 +168,7 @@ impl Description {
     }
 }
 
-/// Descriptions of a product that the library needs: the operation and the layouts of three matrices.
+/// Descriptors of a product: the matmul operation, and the layouts of its three matrices.
 pub struct Problem {
     product: Product,
     operation: Description,
@@ -208,7 +209,7 @@ fn types(product: &Product) -> (u32, u32, u32) {
 }
 
 impl CublasLt {
-    /// Describes a product.
+    /// Creates the descriptors of a product.
     ///
     /// # Errors
     /// The library's message.

@@ -76,7 +76,8 @@ pub struct GpuState {
     /// is freed to it, since the pool of buffers above frees only to allocate something else. The next
     /// [`Driver::synchronize`] returns unused memory to the system.
     pool: CUmemoryPool,
-    /// Whether the pool holds freed memory.
+    /// Whether an allocation was released to the pool since the last trim, other than a reserve of [`Cuda::grow`]. If
+    /// so, [`Driver::synchronize`] trims the pool.
     kept: AtomicBool,
     /// Bytes that were ever allocated, and bytes that the pool was grown by in advance: see [`Cuda::grow`].
     obtained: [AtomicUsize; 2],

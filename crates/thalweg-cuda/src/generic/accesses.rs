@@ -15,7 +15,7 @@ pub struct Described<'a> {
 }
 
 impl Described<'_> {
-    /// Uses the kernel arguments that `params` assigns to access descriptors.
+    /// Creates the layout of the access descriptors that `params` declares.
     pub fn new(params: &GenericParams) -> Described<'_> {
         Described { params }
     }

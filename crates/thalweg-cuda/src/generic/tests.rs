@@ -315,7 +315,8 @@ fn sums_of_floats_are_close_and_never_strict() {
     }
 }
 
-/// Kernels with 64-bit indices divide by sizes, others by multipliers: a word of the launch says which.
+/// A flag in the launch's arguments tells the kernel to compute with 64-bit indices, which it divides by sizes. 32-bit
+/// indices are divided by multiplication with precomputed reciprocals.
 #[test]
 fn positions_of_64_bits_are_told_to_the_kernel() {
     let compiler = thalweg_gpu::runtime::Compiler::new(

@@ -92,7 +92,7 @@ fn narrowed(dtype: DType) -> String {
     }
 }
 
-/// Prints statements, a line each.
+/// Prints statements as C++, each on one or more lines of its own.
 pub fn statements(all: &[Statement]) -> String {
     let mut out = String::new();
     all.iter().for_each(|s| write(&mut out, s));

@@ -11,7 +11,7 @@ pub const EIGHT: u32 = 1024;
 /// Location of operand A.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Left {
-    /// Shared memory; `across`: its rows (M) are contiguous there (M-major).
+    /// Shared memory; `across`: A is M-major there (elements along M are contiguous), else K-major.
     Shared { across: bool },
     /// Registers of the warpgroup's threads.
     Registers,

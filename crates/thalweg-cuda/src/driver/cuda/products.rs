@@ -65,7 +65,10 @@ impl Cuda {
         made.map(Arc::new).inspect_err(|why| tracing::debug!(why, "products run on plain cores")).ok()
     }
 
-    /// Chooses the function of a new product. A failure for lack of memory may not recur, and is not cached.
+    /// Chooses the cuBLASLt algorithm of a new product: the one in the disk cache, else the first candidate of the
+    /// library's heuristic whose results pass a check. Returns `None` if the library cannot describe the product, or no
+    /// candidate passes; the caller caches both outcomes. Errors, such as lack of memory, may not recur, and are not
+    /// cached.
     fn choose(&self, library: &Arc<CublasLt>, product: &Product) -> Result<Option<Function>, Error> {
         self.gpu.enter()?;
         let problem = match library.problem(product) {
