@@ -107,23 +107,26 @@ pub struct Edge {
 pub enum Reason {
     /// Fusion is off.
     FusionOff,
-    /// The consumer is an opaque kernel.
+    /// The consumer is the operation of this name and reads the value from memory: an opaque kernel's operation, or a
+    /// gather whose source is the value.
     OperandOf(&'static str),
-    /// The producer is an opaque kernel.
+    /// The producer is an opaque kernel, with the operation of this name.
     ResultOf(&'static str),
     /// The consumer reads other elements of the value than the one it computes, and recomputing them would cost more.
     OtherElements,
     /// Several kernels need the value, and recomputing it in each would cost more.
     Shared,
-    /// A shared kernel would take longer by the cost model, by that many nanoseconds.
+    /// A shared kernel would take this many nanoseconds longer, by the cost model.
     Slower(u64),
     /// The value is live, so it is written anyway, and reading it costs less than recomputing it.
     Wanted,
     /// An operation between the two has to run first.
     Between,
-    /// A reduction whose rows are not those of the consumer's kernel: it has to be complete first.
+    /// The producer is a reduction, the operation of this name, over other rows than those of the consumer's kernel. It
+    /// must be complete first.
     OtherRows(&'static str),
-    /// A reduction over other axes than its consumer's rows, computed in the pass of another kernel.
+    /// The producer is a reduction, the operation of this name, over other axes than its consumer's rows. Another
+    /// kernel's pass computes it.
     SharedPass(&'static str),
     /// Each of the two kernels has a matrix product.
     SecondProduct,

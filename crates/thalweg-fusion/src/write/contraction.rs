@@ -289,8 +289,8 @@ impl ContractionKernel {
 }
 
 impl Written {
-    /// Removes the accumulators of a product from the values read from memory; returns the index of that operand of the
-    /// body.
+    /// Removes the accumulators of a product from the values read from memory, since the epilogue gets them directly.
+    /// Returns their operand index in the body.
     fn remove(&mut self, product: usize) -> u16 {
         let sums = self.reads.iter().position(|v| *v == ValueId::Op(product));
         let sums = sums.expect("what is computed from a product reads its sums");
@@ -300,7 +300,8 @@ impl Written {
     }
 }
 
-/// Lays out a body over the shape of an operand or of the accumulators, as a kernel that can run on rectangles of it.
+/// Lays out a prologue over its operand's shape, or an epilogue over the accumulators' shape. Returns a kernel that can
+/// run on rectangles of rows and columns, and its geometry.
 fn laid_out(ix: &Indexed<'_>, written: &Written, outline: Outline<'_>) -> (Kernel, TileGeometry) {
     let shape = ix.shape(outline.domain);
     match outline.rows {
