@@ -32,7 +32,8 @@ pub enum AccessClass {
     Reversed,
     /// With a constant stride, given at launch.
     Strided,
-    /// Through a table of positions that the launch fills; a negative position is masked out.
+    /// Through an index map. The CPU reads positions from a table that the launch fills, with a negative position for a
+    /// masked element; the GPU computes the map in the kernel.
     Mapped,
 }
 

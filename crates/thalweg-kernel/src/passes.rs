@@ -25,7 +25,7 @@ struct Placed {
     level: u32,
     once: bool,
     kept: bool,
-    /// Number of nodes that use the node.
+    /// Number of arguments of other nodes that are the node: `x * x` counts as two uses of `x`.
     uses: u16,
     /// Cost in additions of recomputing the node from loads and row values.
     cost: u32,
@@ -121,7 +121,7 @@ impl Passes {
         self.nodes[id.index()].once
     }
 
-    /// Number of nodes that use a node.
+    /// Number of arguments of other nodes that are this node: `x * x` counts as two uses of `x`.
     pub fn uses(&self, id: NodeId) -> usize {
         self.nodes[id.index()].uses as usize
     }
