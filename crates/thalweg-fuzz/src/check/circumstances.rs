@@ -111,11 +111,12 @@ impl Checker {
         self.equal(program, &read.map_err(|e| format!("read elsewhere: {e}"))?, unfused, "on another thread")
     }
 
-    /// Checks the same values with less memory than the program takes by itself, if it fits. With a quarter more than
-    /// that it must fit: the planned peak is an upper bound, but excludes a scatter's own scratch memory.
+    /// Checks the program under memory limits of one to five quarters of the peak of an unlimited run: the values must
+    /// be the same. Below five quarters the program may run out of memory. With five quarters it must fit: the planned
+    /// peak is an upper bound, but excludes a scatter's own scratch memory.
     ///
-    /// It must fit only if nothing is deferred: results that a failed run did not read are deferred in the next run,
-    /// which then plans other segments.
+    /// The run with five quarters defers nothing. With deferral, results that a failed run did not read are deferred to
+    /// the next run, which then plans other segments.
     pub(super) fn within_limits(&self, program: &Program, want: &[Option<Vec<u8>>]) -> Result<(), String> {
         let deferring = set_deferring(false);
         let done = self.within_quarters(program, want, 5);
@@ -124,7 +125,7 @@ impl Checker {
         self.within_quarters(program, want, 4)
     }
 
-    /// Limits memory to 1 to `most` quarters of the program's peak.
+    /// Checks the program with memory limited to 1 to `most` quarters of the peak of an unlimited run.
     fn within_quarters(&self, program: &Program, want: &[Option<Vec<u8>>], most: usize) -> Result<(), String> {
         let device = self.device.device();
         let before = device.memory().in_use;

@@ -1,5 +1,5 @@
 //! Nearly equal programs after one that has been planned: one operation more at the end, one less, other kept results.
-//! Their plans reuse parts of the first one's plan. Values are compared with those of an unfused run and of the
+//! Their plans reuse components of the first one's plan. Values are compared with those of an unfused run and of the
 //! interpreter, bit by bit in strict mode, and must not change after further searches.
 
 use super::{Checker, Drops, FAST, STRICT, UNFUSED};
@@ -23,8 +23,8 @@ static TAKEN: AtomicU64 = AtomicU64::new(0);
 static GROWN: AtomicU64 = AtomicU64::new(0);
 static IMPROVED: AtomicU64 = AtomicU64::new(0);
 
-/// Totals over all programs: parts of plans taken from other plans, parts grown from others, and plans replaced by
-/// better ones.
+/// Totals over all programs: number of components that reused the plan of an equal component, number of components
+/// whose search started from known plans of others, and number of plans replaced by better ones.
 pub fn known_parts() -> [u64; 3] {
     [&TAKEN, &GROWN, &IMPROVED].map(|n| n.load(Relaxed))
 }
@@ -32,7 +32,7 @@ pub fn known_parts() -> [u64; 3] {
 type Results = Vec<Option<Vec<u8>>>;
 
 impl Checker {
-    /// Checks all programs that are nearly this one.
+    /// Checks this program's variants, which differ from it by one operation or in their results.
     pub(super) fn near_misses(&self, program: &Program) -> Result<(), String> {
         let all = variants(program);
         let wanted =
