@@ -255,7 +255,7 @@ impl Tensor {
 
 /// # Distinct elements
 ///
-/// Their number is a size, so these methods wait for it.
+/// The number of distinct elements is the size of the result, so these methods wait until it is computed.
 impl Tensor {
     /// Sorts the flattened tensor; finds the sorted elements that begin a run of equal ones, and their indices.
     fn runs(&self) -> Result<Runs, Error> {
@@ -299,7 +299,7 @@ impl Tensor {
         self.flatten().sort(0, false).of_runs()
     }
 
-    /// The first element of each run of equal ones of a sorted vector.
+    /// Distinct elements of a sorted vector: the first element of each run of equal ones.
     fn of_runs(&self) -> Result<Tensor, Error> {
         if self.numel() == 0 {
             return Ok(self.clone());

@@ -190,7 +190,8 @@ mod tests {
         text
     }
 
-    /// Kernels of each block and their bytes: `THALWEG_BLESS=1 cargo test -p thalweg-cli golden` rewrites the file.
+    /// Golden test: the kernels of each block and the bytes that they read and write equal those in `blocks.txt`.
+    /// `THALWEG_BLESS=1 cargo test -p thalweg-cli golden` rewrites the file.
     #[test]
     fn the_kernels_of_the_blocks_are_the_golden_ones() {
         if !CpuEngine::Avx2.available() {

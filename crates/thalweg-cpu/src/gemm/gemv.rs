@@ -175,7 +175,7 @@ unsafe fn packed_rows<T: Scheme>(
 }
 
 /// Computes columns that are contiguous over their terms: transposes the columns of a tile, a range of terms at a time,
-/// and runs the tile kernel. (If the order of sums is free, `dots` handles them.)
+/// and runs the tile kernel. (If the order of sums is free, the module `gemv_dots` computes such products instead.)
 ///
 /// # Safety
 /// As for [`columns_of`], whose memory this is.
