@@ -1,8 +1,8 @@
 //! Thresholds of kernel selection and of the runtime: which strategy a row kernel takes, what is split among blocks,
 //! which scatter, which GEMM tiles.
 //!
-//! Thresholds of selection are read while a kernel is lowered. What they choose is part of the kernel's class key and
-//! of the argument words of its launch, by which code is cached. So a plan made with other thresholds stays valid, and
+//! Selection reads its thresholds while a kernel is lowered. The chosen variant is part of the kernel's class key and of
+//! the arguments of its launch, and code is cached by class key. So a plan made with other thresholds stays valid, and
 //! shares no code that differs.
 
 thalweg_ir::tunables! {
@@ -18,13 +18,13 @@ thalweg_ir::tunables! {
         /// to 512 threads.
         reread_threads_log: 9, in 6..=9,
         /// Minimum number of rows, in vectors, of an outer-axis reduction at which a block covers 32 vectors of
-        /// neighbouring rows. Below it, a block covers one cache line of them.
+        /// neighbouring rows. With fewer rows, a block covers one cache line of neighbouring rows.
         min_wide_rows: 512, in 1..=64,
         /// Minimum row length, in points, of a row of several dimensions at which a thread takes vectors of two points,
-        /// where vectors of four are not possible. Two lanes need a source of their own, so shorter rows, whose lengths
-        /// change, do not get one.
+        /// where vectors of four are not possible. Vectors of two need a source of their own; for shorter rows, whose
+        /// lengths often change, compiling it does not pay.
         min_two_lane_row: 1 << 20, in 2..=256,
-        /// Maximum number of elements of a launch whose rows are never split among blocks, however few they are.
+        /// Maximum number of elements of a launch whose rows are never split among blocks, even if it has few rows.
         max_unsplit_elements: 1 << 15, in 0..=256,
         /// Maximum row length, in vectors, of a row that is not split among blocks.
         max_unsplit_row: 1024, in 0..=32,
@@ -37,14 +37,14 @@ thalweg_ir::tunables! {
         /// Fraction of the second-level cache (its size divided by this) that a tensor must exceed for co-resident
         /// blocks to hold its rows in registers.
         cache_divisor: 2, in 2..=1 << 24,
-        /// Number of tiles of an online reduction that are shifted by the mean of the first of them. Combining two
-        /// states costs as much as some tens of elements. The part of a sum that cancels is at most this many times as
-        /// large as the remainder.
+        /// Number of consecutive tiles of an online reduction that are shifted by the mean of the first of these tiles.
+        /// Combining the states of two shifts costs as much as some tens of elements. The part of a sum that cancels is
+        /// at most this many times as large as the remainder.
         shifted_tiles: 8, in 1..=2,
         /// Minimum row length, in vectors, at which a chained scan doubles its tile (8 vectors a thread instead of 4).
         min_long_scan: 1 << 16, in 1..=64,
-        /// Maximum row length, in points, for the pairwise strategy. Beyond it, the rows of a block's neighbouring
-        /// threads exceed the first-level cache.
+        /// Maximum row length, in points, for the pairwise strategy. The longer rows of a block's neighbouring threads
+        /// would exceed the first-level cache.
         max_pair_points: 512, in 0..=16,
         /// Minimum number of threads per multiprocessor for the pairwise strategy.
         min_pair_threads: 64, in 0..=1,
@@ -61,11 +61,11 @@ thalweg_ir::tunables! {
         /// Maximum number of body nodes at which a thread of a map takes eight points; larger bodies need the registers
         /// and take two.
         max_eight_lane_nodes: 400, in 0..=8,
-        /// Maximum number of body nodes at which a thread of a tiled map takes four vectors: the body is emitted once
-        /// for each.
+        /// Maximum number of body nodes at which a thread of a tiled map takes four vectors: the body is emitted four
+        /// times then.
         max_repeated_nodes: 100, in 0..=8,
-        /// Minimum number of threads of a vectorized map, as a fraction of the chip's threads (their number divided by
-        /// this). Smaller maps take one point a thread: they are bound by the latency of one point.
+        /// Divisor of the chip's number of threads; the quotient is the minimum number of threads of a vectorized map.
+        /// Threads of smaller maps take one point each: the latency of one point bounds such maps.
         vector_divisor: 16, in 16..=1 << 20,
         /// Minimum number of vectors for each thread of the chip at which a thread of a map takes two.
         min_two_vectors: 4, in 0..=4,
@@ -101,17 +101,18 @@ thalweg_ir::tunables! {
         /// Minimum number of vectors of lines per multiprocessor at which each vector of a scatter's lines gets one
         /// thread.
         min_busy_vectors: 512, in 0..=1,
-        /// Time to sort a tile of a scatter's indices on one multiprocessor, in values that a thread scatters serially
-        /// meanwhile. Measured: 16, but several tiles are sorted at once, so this is a quarter of it.
+        /// Time to sort a tile of a scatter's indices on one multiprocessor, in number of values that a thread scatters
+        /// serially meanwhile. 16 values were measured for one tile; this is a quarter, since several tiles are sorted
+        /// at once.
         sort_cost: 4, in 0..=1 << 12,
         /// Minimum average number of values per element of a scatter at which runs of equal indices are cut into
         /// chunks.
         min_run_values: 128, in 1..=8,
-        /// Minimum number of values along a scatter's axis at which runs are cut into chunks even if there are few per
-        /// element on average: an element that gets all values takes one thread 0.14 us per value.
+        /// Minimum number of values along a scatter's axis at which runs of equal indices are cut into chunks even if
+        /// elements have few values on average. If one element gets all values, a single thread takes 0.14 us per value.
         min_skewed_values: 1 << 20, in 1..=64,
-        /// Sorted indices per chunk of a run: partial results are few, and one element with 10 M values keeps 78,125 threads
-        /// busy.
+        /// Number of sorted indices per chunk of a run. With 128, partial results are few, yet an element with 10 M
+        /// values keeps 78,125 threads busy.
         run_chunk: 128, in 2..=8,
         /// Minimum number of values that are counted in shared-memory tables (histogram). Adding a block's table to the
         /// result costs more than counting fewer values.
@@ -128,15 +129,15 @@ thalweg_ir::tunables! {
         /// else of four.
         max_counted_nodes: 100, in 0..=2,
 
-        /// Maximum number of classes of a grouped launch. With more, compiling its single source takes long, while
-        /// other work waits for it.
+        /// Maximum number of class keys of a grouped launch. With more, its source takes long to compile, and other
+        /// work waits meanwhile.
         max_joined_classes: 16, in 1..=4,
         /// Maximum number of blocks per multiprocessor at which kernels of different families are grouped into one
-        /// launch. A longer launch gets the registers that its family needs, and no more.
+        /// launch. Larger kernels are launched on their own, with no more registers than their family needs.
         max_joined_blocks: 8, in 0..=1,
 
-        /// Minimum number of multiplications of a GEMM for the library (cuBLASLt). Below it, CUDA cores take less than
-        /// the half millisecond in which an algorithm is chosen and checked for each new size. Overridden by
+        /// Minimum number of multiplications of a GEMM for the library (cuBLASLt). CUDA cores compute a smaller GEMM in
+        /// less than the half millisecond that choosing and checking an algorithm takes for each new size. Overridden by
         /// `THALWEG_CUBLASLT_MIN_MULTIPLICATIONS`.
         min_library_product: 1 << 18, in 1..=4096,
         /// Maximum number of launches for one batched GEMM by the library: batch dimensions beyond the first are looped
@@ -145,11 +146,11 @@ thalweg_ir::tunables! {
         /// Maximum estimated time of a kernel of our own, in percent of the time of the library's GEMM with its
         /// prologue and epilogue launches.
         library_percent: 100, in 10..=1000,
-        /// Minimum number of multiplications of a GEMM at which misaligned rows of 2-byte operands matter: they are
-        /// copied to aligned memory, or the library is taken to be slow.
+        /// Minimum number of multiplications of a GEMM at which misaligned rows of 2-byte operands matter: such operands
+        /// are copied to aligned memory, or the cost model assumes that the library is slow.
         min_odd_product: 1 << 28, in 1..=4096,
-        /// Minimum number of rows and of columns of a GEMM whose misaligned operands are copied: reading them then
-        /// takes longer than the copy.
+        /// Minimum number of rows and of columns of a GEMM whose misaligned operands are copied to aligned memory. In
+        /// smaller GEMMs the copy takes longer than the misaligned reads.
         min_copied_side: 64, in 1..=8,
         /// Maximum length of the short side (rows or columns) of a GEMM that is computed as a row reduction (GEMV): a
         /// thread has an accumulator for each line.
@@ -157,8 +158,8 @@ thalweg_ir::tunables! {
         /// Minimum number of multiplications per line of the short side at which an unfused GEMM is computed as a row
         /// reduction (GEMV).
         min_folded_product: 1 << 16, in 1..=256,
-        /// Minimum number of blocks that keep the chip busy, in percent of its multiprocessors. Then tiles are large,
-        /// and attention blocks persistent.
+        /// Minimum number of blocks that keep the chip busy, in percent of its multiprocessors. With so many blocks, GEMM
+        /// tiles are large and attention blocks persistent.
         busy_percent: 100, in 0..=50,
         /// Maximum number of rows of a GEMM for flat tiles (64 rows by 128 or 256 columns), as in a convolution of few
         /// channels.
@@ -167,16 +168,16 @@ thalweg_ir::tunables! {
         min_split_terms: 128, in 1..=64,
         /// Minimum number of steps over terms per block for split-K.
         min_split_steps: 2, in 1..=2,
-        /// Maximum number of blocks that share the terms of a tile (split-K): the last one reads the partial sums of
-        /// all.
+        /// Maximum number of blocks that share the terms of a tile (split-K). The last block to finish reads the partial
+        /// sums of all of them.
         max_splits: 16, in 1..=4,
         /// Maximum number of tile shapes of TMA GEMMs whose estimated times are compared, the largest first.
         max_fed_tiles: 4, in 1..=4,
         /// Maximum number of bytes that an epilogue loads per element of the result, held in registers, at which two
         /// warpgroups compute one tile together: 1 to 3 % faster than one warpgroup, on an H200.
         max_team_bytes: 8, in 0..=8,
-        /// Maximum number of accumulators per thread at which an epilogue runs on them in registers (interleaved
-        /// columns): its source is unrolled over them.
+        /// Maximum number of accumulators per thread at which the epilogue runs on accumulators in registers
+        /// (interleaved columns): its source is unrolled over them.
         max_dealt_sums: 64, in 0..=64,
         /// Time of a round of three warpgroups of flash attention, in percent of that of two. Measured on an H200.
         three_warpgroups_percent: 130, in 50..=130,
@@ -196,8 +197,8 @@ thalweg_ir::tunables! {
         min_exchange_bytes: 1 << 20, in 64..=1024,
         /// Minimum bytes of a copy that goes into a queue for copies instead of the thread's own queue.
         min_queued_copy: 64 << 10, in 1..=4096,
-        /// Maximum number of sources in the compiler's cache, by class key and by text. Beyond it, the cache is
-        /// cleared; bound kernels keep their functions.
+        /// Maximum number of sources in the compiler's cache, by class key and by text. When it is exceeded, the cache
+        /// is cleared; bound kernels keep their functions.
         max_sources: 1 << 14, in 16..=64,
     }
 }
