@@ -35,8 +35,8 @@ pub fn is_worth_it(p: &MatmulGeometry) -> bool {
     TUNABLES.min_folded_product.reached_by(line) && Domain::of(p, None).is_some_and(|d| d.along || !p.batch.is_empty())
 }
 
-/// Plans the kernel, with the sums written in dtype `written` where there is no epilogue; `None` where the contraction
-/// is not of this form.
+/// Plans the kernel. Without an epilogue, sums are stored in dtype `written`. `None` if the contraction is no GEMV that
+/// a row reduction can compute.
 pub fn plan(
     c: &Contraction,
     g: &ContractionGeometry,
@@ -116,7 +116,7 @@ impl Domain {
     }
 }
 
-/// Matches a product's batch dimensions to those of the epilogue, some of which may have extent 1.
+/// Matches a product's batch dimensions to the epilogue's batch dimensions, some of which may have extent 1.
 fn aligned(batches: &[(usize, [isize; 2])], extents: &[usize]) -> Option<Vec<(usize, [isize; 2])>> {
     let mut left = batches.iter().copied().filter(|b| b.0 != 1);
     let own: Option<Vec<_>> =
@@ -208,7 +208,8 @@ impl Writer {
         }
     }
 
-    /// Adds the epilogue for each line of the short side; `None` where it is not a map, or reads through index maps.
+    /// Adds the epilogue for each line of the short side; `None` if the epilogue is not a map, or reads through index
+    /// maps.
     fn epilogue(&mut self, e: &Epilogue, tiles: &TileGeometry, sums: &[NodeId]) -> Option<()> {
         let Kernel::Map(body) = &e.kernel else { return None };
         if body.repeatable {

@@ -15,10 +15,12 @@ use crate::target::Target;
 use crate::tunable::TUNABLES;
 use std::sync::Arc;
 
-/// Sizes in words that the arguments of a group are padded to: few, so that more groups share a source.
+/// Sizes, in 64-bit words, that the arguments of a group are padded to. With only these few sizes, more groups share a
+/// source.
 const SIZES: [usize; 5] = [128, 256, 512, 1536, 4095];
 
-/// Whether a draft can be a component: it shares no counters with others, and its blocks depend only on their number.
+/// Whether a launch can be a component of a group: its blocks depend only on the arguments and the block's index, and
+/// it uses neither counters, an exchange buffer nor dynamic shared memory.
 fn can_be_part(draft: &Draft) -> bool {
     draft.kernel.is_simple()
         && draft.shared == 0
@@ -26,7 +28,8 @@ fn can_be_part(draft: &Draft) -> bool {
         && !draft.patches.iter().any(|p| matches!(p.1, RuntimeArgument::Counters | RuntimeArgument::Exchange(_)))
 }
 
-/// Merges launches of the plan. Those of `which` are independent of each other and of the rest.
+/// Merges the launches `which` of the plan into grouped launches. They must be independent of each other and of the
+/// others.
 pub fn join(plan: &mut Plan, which: &[usize], target: &dyn Target) {
     if which.len() < 2 {
         return;
@@ -72,7 +75,8 @@ fn pack(plan: &mut Plan, drafts: Vec<Draft>, target: &dyn Target) {
 }
 
 params! {
-    /// Table of a merged launch, followed by the arguments of its components. Device code reads it by word index.
+    /// Table of a grouped launch, followed by the arguments of its components. Device code reads the table by word
+    /// index.
     pub struct GroupParams(parts: usize) filled by GroupArguments {
         /// Number of components of the group.
         count: U32,

@@ -115,9 +115,9 @@ impl Skeleton {
         }
     }
 
-    /// Whether the arithmetic must have the same bits wherever it is compiled, so that multiplications and additions
-    /// are not contracted to FMA. Holds where fused and unfused results must agree (strict bodies), or something is
-    /// computed twice (repeatable ones).
+    /// Whether results must have the same bits in every kernel that computes them, so that multiplications and
+    /// additions are not contracted to FMA. True if fused and unfused results must agree (strict bodies), or if values
+    /// are recomputed (repeatable bodies).
     pub fn is_exact(&self) -> bool {
         let same_bits = |body: &Body| body.strict || body.repeatable || body.has_loops();
         match self {
@@ -167,7 +167,7 @@ impl Skeleton {
 /// Plans the launches of a kernel with a geometry.
 ///
 /// # Errors
-/// [`Error::Compile`] where there is no source for it, or a launch would have too many blocks.
+/// [`Error::Compile`] if the kernel has no source, or a launch would have too many blocks.
 ///
 /// # Panics
 /// When geometry and kernel are of different kinds.
@@ -207,7 +207,8 @@ pub fn plan(kernel: &Kernel, geometry: &Geometry, target: &dyn Target) -> Result
     }
 }
 
-/// Adds independent kernels. Operands: those that they read, then those that they write.
+/// Adds the launches of independent kernels (a group). Operands: first all that the kernels read, then all that they
+/// write.
 fn add_group(
     plan: &mut Plan,
     kernels: &[Kernel],

@@ -24,7 +24,7 @@ pub struct Plan {
     pub moved: Moved,
 }
 
-/// Launch for which there is no code yet.
+/// Launch whose kernel is not compiled yet.
 #[derive(Debug)]
 pub struct Draft {
     /// Class key and bodies of the kernel.
@@ -35,9 +35,9 @@ pub struct Draft {
     pub block: u32,
     /// Bytes of dynamic shared memory.
     pub shared: u32,
-    /// Words of the arguments that are the same in every run.
+    /// Argument words; the same in every run, except the patched ones.
     pub words: Vec<u64>,
-    /// Words that are patched at each run, by index.
+    /// Argument words that are patched at each run: index of the word, and its content.
     pub patches: Vec<(usize, RuntimeArgument)>,
 }
 
@@ -91,8 +91,8 @@ impl Plan {
     }
 }
 
-/// Maximum number of blocks along a grid's first dimension. The other dimensions allow 65,535; kernels loop over what
-/// exceeds that.
+/// Maximum number of blocks along a grid's first dimension. The other dimensions allow 65,535 blocks; for more, kernels
+/// loop.
 pub const MAX_BLOCKS: u32 = i32::MAX as u32;
 
 /// Number of blocks of `each` elements that cover `n`. Saturates at `u32::MAX`, which is more than [`MAX_BLOCKS`].

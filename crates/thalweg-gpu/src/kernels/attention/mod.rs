@@ -30,7 +30,7 @@ pub struct AttentionClass {
     pub dtype: DType,
     /// Arithmetic on tensor cores: any but [`Math::Plain`].
     pub math: Math,
-    /// Shape of a block: how it is divided among warps.
+    /// Shape of a block, and its division among warps.
     pub block: AttentionBlock,
     /// Terms of a score and columns of the result, rounded up to powers of two of at least 16 (for warpgroups 64).
     pub sizes: [u32; 2],
@@ -41,8 +41,8 @@ pub struct AttentionClass {
     /// Memory layouts of rows, keys and values, where a producer warp copies them by TMA. The other warps are one
     /// warpgroup then, or several of a persistent block.
     pub tma: Option<[TmaFactor; 3]>,
-    /// Chain of bodies applied to a score: the first product's epilogue, if any, then the weights. Each reads the
-    /// result of the one before as the operand of this number.
+    /// Chain of bodies applied to a score: the first product's epilogue, if any, then the weights. Each has the operand
+    /// index by which the body reads the result of the previous one, or the accumulators if it is the first.
     pub points: Vec<(BodyClass, u16)>,
     /// Causal mask, if any, by which rows attend only to their first keys: the index of its body in `points`, and its
     /// form.
@@ -50,12 +50,12 @@ pub struct AttentionClass {
     /// Final factor of the row's weights, with the slots of the row's maximum and sum; `None` where weights are not
     /// exponentials.
     pub once: Option<(Body, [u16; 2])>,
-    /// Epilogue, and the number of its operand that stands for the accumulators.
+    /// Epilogue, and the operand index by which it reads the accumulators.
     pub result: (BodyClass, u16),
 }
 
 impl AttentionClass {
-    /// All bodies of the kernel: those of scores, of the final factor and of the epilogue.
+    /// All bodies of the kernel: the score bodies, the body of the final factor, and the epilogue.
     pub fn bodies(&self) -> impl Iterator<Item = &Body> {
         let points = self.points.iter().map(|p| &p.0.body);
         points.chain(self.once.iter().map(|o| &o.0)).chain([&self.result.0.body])

@@ -304,7 +304,7 @@ fn boxes(
     Some([one(0)?, one(1)?, one(2)?])
 }
 
-/// Memory traffic: each block of rows reads all keys and values that it attends to, everything else is read once.
+/// Memory traffic: each block of rows reads all keys and values that it attends to; all other operands are read once.
 fn moved(
     (c, g): (&Contraction, &ContractionGeometry),
     of_inner: &ContractionGeometry,

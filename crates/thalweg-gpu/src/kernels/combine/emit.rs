@@ -39,8 +39,8 @@ pub fn kernel(class: &CombineClass, native: Native) -> Kernel {
     Kernel { name: "combine", block: BLOCK, blocks: None, params, definitions: vec![], body }
 }
 
-/// Expands a DSL text: a line with `#` is repeated for each component, whose number replaces it; `@x` becomes `x0, x1,
-/// …`.
+/// Expands a DSL text: a line with `#` is repeated for each component, with the component's index in place of `#`; `@x`
+/// becomes `x0, x1, …`.
 fn for_each(text: &str, components: usize) -> String {
     let mut out = String::new();
     for line in text.lines() {
@@ -98,8 +98,8 @@ if t == 0 {
 }
 ";
 
-/// Scan: each thread scans segments; the segments' last elements are the next level; their running results are then
-/// combined into what follows.
+/// Scan by levels: each thread scans segments. The last elements of segments form the next level, which is scanned in
+/// the same way; each of its results is then combined into the elements of the segment that follows.
 const SCAN: &str = r"
 let own = i64(block) * param row_scratch;
 fn place(i) = begin + (REVERSED ? n - 1 - i : i) * step;

@@ -63,9 +63,9 @@ fn levels(n: usize) -> impl Iterator<Item = usize> {
     std::iter::successors(Some(n), |n| (*n > SEGMENT).then(|| n.div_ceil(SEGMENT))).take(LEVELS)
 }
 
-/// Traffic of a row, in elements. A fold reads two for each that it writes, and stores its result. A scan reads all
-/// once, stores the last elements of segments, and updates all elements after the first segment, each with the last one
-/// before it.
+/// Traffic of a row, in elements. A fold reads two elements for each that it writes, and stores its result. A scan
+/// reads all elements once, stores the last element of each segment, and updates all elements after the first segment,
+/// each with the last element of the segment before.
 fn moved(n: usize, scans: bool) -> Moved {
     if !scans {
         let (n, pairs) = (n as u64, n.saturating_sub(1) as u64);

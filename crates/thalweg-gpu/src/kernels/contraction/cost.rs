@@ -53,9 +53,9 @@ fn rates(c: &Contraction, chip: &Chip) -> [f64; 2] {
 /// Multiplications a nanosecond per multiprocessor, of TMA tiles.
 const TMA_RATE: f64 = 2_500.0;
 
-/// Fraction of the library's rate that remains where rows of 2-byte results, or terms of 2-byte operands, are no
-/// multiple of 16 bytes: it copies such elements one by one. Measured on an H200: 6.6 ms for 8192 × 50257 × 768 in
-/// bf16, 96 TFLOP/s, 7.1 ms for 8192 × 768 × 50257.
+/// Fraction of the library's rate that remains if rows of 2-byte results, or terms of 2-byte operands, are not a
+/// multiple of 16 bytes: the library copies such elements one by one. Measured on an H200: 6.6 ms for 8192 × 50257 ×
+/// 768 in bf16, 96 TFLOP/s, 7.1 ms for 8192 × 768 × 50257.
 const ODD_SHARE: f64 = 0.15;
 
 /// Whether the library is slow for a large GEMM of 2-byte elements, whose columns (N) or terms (K) are no multiple of 8
@@ -85,15 +85,15 @@ fn windowed(rate: f64, c: &Contraction) -> f64 {
 
 /// Bytes a nanosecond per multiprocessor at which an operand is computed to memory through index maps.
 const MAPPED: f64 = 2.5;
-/// Maximum elements of a tile on CUDA cores that runs at a lower rate, and that rate: a thread has 16 accumulators (4 ×
-/// 4), and reads 8 numbers for each step. Measured on an H200.
+/// Maximum size, in elements, of a tile on CUDA cores that runs at a lower rate, and this rate. Each thread of such a
+/// tile has only 16 accumulators (4 × 4), for which it reads 8 numbers per term. Measured on an H200.
 const LOW_RATE_TILE: u32 = 64 * 64;
 const LOW_TILE_RATE: f64 = 35.0;
-/// Rows and columns of the library's tiles on CUDA cores, which do not split sums; in a batch they are smaller.
+/// Rows and columns of the library's tiles on CUDA cores, without split-K. The tiles of a batched GEMM are smaller.
 const LIBRARY_TILE: [usize; 2] = [128, 256];
 
-/// Whether rows and columns of a computed operand are one dimension each, without index maps: a tile reads it by
-/// strides. Windows are not plain; each tile would repeat their index arithmetic.
+/// Whether rows and columns of a computed operand are one dimension each, without index maps, so that a tile reads the
+/// operand by strides. A convolution's windows are not plain: each tile would repeat their index arithmetic.
 fn is_plain(tiles: &TileGeometry) -> bool {
     let one = tiles.columns == tiles.rows + 1 && tiles.extents.len() == tiles.columns + 1;
     one && tiles.boxes.iter().all(|b| b.geometry.accesses.iter().all(|a| a.map.is_none()))
@@ -129,7 +129,7 @@ pub fn is_split_k(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> bool
     select::split_k(c, g, chip) > 1 && tma_time(c, g, chip).is_none_or(|tma| tile_time(c, g, chip) < tma)
 }
 
-/// Estimated nanoseconds of TMA tiles, where they are possible.
+/// Estimated nanoseconds of a TMA GEMM; `None` if TMA tiles cannot compute the contraction.
 fn tma_time(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> Option<f64> {
     tma::choose(c, g, chip).map(|tma| tma.work / TMA_RATE)
 }
@@ -163,7 +163,7 @@ const COMPUTED: f64 = 1.3;
 const NODES_AT_FULL_RATE: f64 = 4.0;
 
 /// Nanoseconds spent on computing operands in tiles: A is recomputed for every tile of columns, B for every tile of
-/// rows. CUDA cores hide it.
+/// rows. 0 on CUDA cores, where the multiplications take longer and hide this time.
 fn computed_time(c: &Contraction, g: &ContractionGeometry, tile: Tile, chip: &Chip) -> f64 {
     if select::math(c, chip) == Math::Plain {
         return 0.0;

@@ -10,11 +10,11 @@ use thalweg_ir::DType;
 use thalweg_kernel::{Contraction, ContractionGeometry, MatmulGeometry};
 use thalweg_runtime::Error;
 
-/// Plans a product of operands in memory; operands: left, right, result. The result is in dtype `written`, that of the
-/// operands or of the accumulators.
+/// Plans a product of operands in memory; operands: left, right, result. The result's dtype is `written`: the operands'
+/// dtype or the accumulators'.
 ///
 /// # Errors
-/// [`Error::Compile`] where it has no source.
+/// [`Error::Compile`] if the product has no source.
 pub fn plan(c: &Contraction, g: &MatmulGeometry, written: DType, target: &dyn Target) -> Result<Plan, Error> {
     if written == c.dtype
         && let Some(plan) = library(c, g, target)

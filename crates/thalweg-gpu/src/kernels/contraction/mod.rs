@@ -32,7 +32,7 @@ pub use crate::kernels::gemm::tma::select::{Sibling, add_grouped};
 /// Plans the launches of a contraction.
 ///
 /// # Errors
-/// [`Error::Compile`] where there is no source for it.
+/// [`Error::Compile`] if the contraction has no source, such as one of bools.
 pub fn plan(c: &Contraction, g: &ContractionGeometry, target: &dyn Target) -> Result<Plan, Error> {
     if c.dtype == DType::Bool {
         let message = "bool has no matrix product".into();
@@ -41,7 +41,7 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, target: &dyn Target) -> Re
     plan_writing(c, g, c.dtype, target)
 }
 
-/// Plans a contraction whose accumulators are written in dtype `written` where it has no epilogue.
+/// Plans a contraction. Without an epilogue, accumulators are stored in dtype `written`.
 fn plan_writing(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dyn Target) -> Result<Plan, Error> {
     if (!c.is_unfused() || gemv::is_worth_it(&g.product))
         && let Some(plan) = gemv::plan(c, g, written, target)
@@ -66,7 +66,7 @@ fn plan_writing(c: &Contraction, g: &ContractionGeometry, written: DType, target
     unfused::plan(c, g, written, target)
 }
 
-/// Replaces computed operands by matrices in memory: the contraction that remains once they are stored.
+/// Returns the contraction that remains once computed operands are stored: its operands are matrices in memory.
 fn without_factors(c: &Contraction, g: &ContractionGeometry) -> (Contraction, ContractionGeometry) {
     let bare = ContractionGeometry::unfused(g.product.clone());
     (

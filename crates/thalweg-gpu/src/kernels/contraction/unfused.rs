@@ -13,10 +13,10 @@ use thalweg_ir::DType;
 use thalweg_kernel::{Contraction, ContractionGeometry, Geometry, Kernel, RowGeometry, TileGeometry};
 use thalweg_runtime::Error;
 
-/// Plans the launches; `written` is the dtype of the accumulators in memory where there is no epilogue.
+/// Plans the launches. Without an epilogue, accumulators are stored in dtype `written`.
 ///
 /// # Errors
-/// [`Error::Compile`] where a part has no source.
+/// [`Error::Compile`] if one of the launches has no source.
 pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dyn Target) -> Result<Plan, Error> {
     let mut plan = Plan::default();
     let (mut next, mut scalars) = (0u16, 0u16);
@@ -76,8 +76,8 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
     Ok(plan)
 }
 
-/// Dtype of accumulators between two launches: that of the product, as where nothing is fused. In strict mode they are
-/// not rounded, as where everything is fused.
+/// Dtype of accumulators in memory between two launches. It is the product's dtype, as in an unfused program; in strict
+/// mode it is the accumulator dtype, so that nothing is rounded that a fused kernel would not round.
 fn between(c: &Contraction) -> DType {
     if c.precision == thalweg_kernel::Precision::Ordered { c.accumulator() } else { c.dtype }
 }

@@ -91,7 +91,7 @@ impl BodyClass {
     }
 }
 
-/// Load strategy of an operand (A or B): how it is brought to shared memory.
+/// Load strategy of an operand (A or B): how its tile gets to shared memory.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum FactorClass {
     /// Copied from memory in vectors of 16 bytes, along terms or along its lines (rows of A, columns of B).
@@ -126,7 +126,7 @@ pub struct GemmClass {
     pub batch: u8,
     /// Load strategies of A and B.
     pub factors: [FactorClass; 2],
-    /// Epilogue, and the number of its operand that stands for the accumulators.
+    /// Epilogue, and the operand index by which it reads the accumulators.
     pub result: (BodyClass, u16),
     /// Split-K: several blocks divide the terms of a tile. Each stores its accumulators in scratch memory, and the last
     /// one adds them all and runs the epilogue.
@@ -164,7 +164,7 @@ impl GemmClass {
         self.tile.m * self.tile.n / self.tile.threads()
     }
 
-    /// All bodies of the kernel: those of computed operands, and the epilogue.
+    /// All bodies of the kernel: the bodies of computed operands (prologues), and the epilogue.
     pub fn bodies(&self) -> impl Iterator<Item = &Body> {
         let factors = self.factors.iter().filter_map(|f| match f {
             FactorClass::Computed(part) => Some(&part.body),
@@ -249,7 +249,7 @@ impl GemmClass {
 
 /// Shape of the epilogue, which receives the accumulators pass by pass.
 pub struct EpilogueShape<'a> {
-    /// Epilogue, and the number of its operand that stands for the accumulators.
+    /// Epilogue, and the operand index by which it reads the accumulators.
     pub result: &'a (BodyClass, u16),
     /// Dtype of the accumulators.
     pub sums: DType,

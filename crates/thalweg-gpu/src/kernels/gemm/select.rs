@@ -26,7 +26,7 @@ pub const COPY: usize = 16;
 const ELEMENT_COPY_SIZES: [usize; 2] = [4, 8];
 /// Maximum number of rows, of columns, and of terms of all steps in flight, of a tile.
 const MAX_TILE_SIDE: usize = 512;
-/// Operand number that stands for accumulators, or for results in shared memory.
+/// Operand index that stands for accumulators, or for results in shared memory.
 const NO_OPERAND: u16 = u16::MAX;
 
 /// Whether the contraction can be one kernel: its bodies are maps that are not cut into boxes.
@@ -40,7 +40,7 @@ pub fn fits(c: &Contraction, g: &ContractionGeometry) -> bool {
         && epilogue.is_none_or(|(e, t)| map(&e.kernel, t))
 }
 
-/// Whether rows, columns and terms fit 32-bit indices, including those of the last tile that are out of bounds.
+/// Whether the indices of rows, columns and terms fit 32 bits, including the out-of-bounds indices of the last tile.
 pub fn is_counted(p: &MatmulGeometry) -> bool {
     [p.m, p.n, p.k].iter().all(|&n| n <= i32::MAX as usize - MAX_TILE_SIDE)
 }
@@ -67,7 +67,7 @@ pub fn is_busy(blocks: usize, chip: &Chip) -> bool {
     !percent.side(100 * blocks < percent.get() * chip.multiprocessors as usize)
 }
 
-/// Chooses the tile of a contraction: large ones where there are enough of them to keep the chip busy.
+/// Chooses the tile of a contraction: a large one if the result has enough large tiles to keep the chip busy.
 pub fn shape(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> Tile {
     let p = &g.product;
     let few_rows = TUNABLES.max_flat_rows.admits(p.m);
@@ -92,8 +92,8 @@ pub fn shape(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> Tile {
     }
 }
 
-/// Number of blocks that share the terms of a tile (split-K): several where tiles are few and terms many. It follows from
-/// sizes and chip alone, and partial sums are added in order, so results are deterministic.
+/// Number of blocks that share the terms of a tile (split-K): several if tiles are few and terms many. The number
+/// depends only on sizes and chip, and partial sums are added in order, so results are deterministic.
 pub fn split_k(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> usize {
     let p = &g.product;
     let tile = shape(c, g, chip);
@@ -109,7 +109,7 @@ pub fn split_k(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> usize {
     steps.div_ceil(steps.div_ceil(most).max(1)).max(1)
 }
 
-/// Number of the operand of a body that stands for the accumulators (in shared memory or registers), if any.
+/// Operand index by which a body reads the accumulators (in shared memory or registers), if it does.
 fn sums(operands: &[u16]) -> Option<u16> {
     operands.iter().position(|&o| o == NO_OPERAND).map(|o| o as u16)
 }
@@ -151,8 +151,8 @@ impl LoweredBody {
         LoweredBody { body, space, groups, geometry, operands, first_scalar }
     }
 
-    /// Body that passes its result to the kernel. It reads the contraction's operands from `first` on, except the
-    /// operand `sums`, which is in shared memory or registers. `reads` counts its operands including that one.
+    /// Body that passes its result to the kernel. Its operands are the contraction's from `first` on, except operand
+    /// `sums`, which is in shared memory or registers. `reads` is the number of its operands, `sums` included.
     pub fn reading(
         body: &Body,
         tiles: &TileGeometry,
@@ -199,11 +199,11 @@ enum Factor {
     Strided { part: LoweredBody, loaded: bool, along: bool },
 }
 
-/// Plans the kernel of a contraction that [`fits`]; `written` is the dtype of the accumulators in memory where there is
-/// no epilogue.
+/// Plans the tiled kernel of a contraction for which [`fits`] holds. Without an epilogue, accumulators are stored in
+/// dtype `written`.
 ///
 /// # Errors
-/// [`Error::Compile`] where there are more rows, columns or terms than it counts.
+/// [`Error::Compile`] if rows, columns or terms exceed 32-bit indices ([`is_counted`]).
 pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dyn Target) -> Result<Plan, Error> {
     let chip = target.chip();
     if !is_counted(&g.product) {
@@ -343,8 +343,8 @@ fn factor(
     through(c, n, math, (&body, &tiles, lanes, vec![first_operand, NO_OPERAND], 0), (true, target))
 }
 
-/// Operand computed by its body, or copied element by element where the body only loads and elements have a size that
-/// allows it: 4 or 8 bytes on CUDA cores, 2 bytes for tensor cores.
+/// Operand computed by its body, or copied element by element. Copies are possible if the body only loads, and elements
+/// have the right size: 4 or 8 bytes on CUDA cores, 2 bytes for tensor cores.
 fn through(
     c: &Contraction,
     n: usize,
@@ -385,7 +385,7 @@ pub fn is_windowed(c: &Contraction, g: &ContractionGeometry, n: usize, chip: &Ch
     matches!(&f.kernel, Kernel::Map(body) if is_strided(c.dtype, math(c, chip), body, tiles))
 }
 
-/// Builds a body over `[batch…, rows, columns]` that copies: it stores the elements that it loads.
+/// Builds a copy body over `[batch…, rows, columns]`, which loads elements of dtype `from` and stores them as `to`.
 pub fn copy_of(
     from: DType,
     to: DType,
@@ -428,7 +428,7 @@ pub fn copy_of(
     (b.finish(), tiles)
 }
 
-/// Number of the epilogue's operand that stands for the accumulators.
+/// Operand index by which the epilogue reads the accumulators; 0 without an epilogue.
 pub fn sums_operand(c: &Contraction) -> u16 {
     c.epilogue.as_ref().map_or(0, |e| e.sums)
 }

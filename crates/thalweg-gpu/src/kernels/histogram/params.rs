@@ -18,7 +18,7 @@ params! {
         result: Address,
         /// Stride from bin to bin in the result, in elements.
         stride: Stride,
-        /// Address of the addend, where it is one number for all points.
+        /// Address of the addend, if all points add the same number.
         value: OptionalAddress,
     }
 }

@@ -21,11 +21,11 @@ use thalweg_kernel::{
     ScatterGeometry, Store, expand, widen,
 };
 
-/// Number of vectors that a thread loads before it processes the first of them.
+/// Number of vectors that a thread loads at a time, before it processes the first.
 const VECTORS: u8 = 4;
 
-/// Whether values are counted in tables: integers that are added along the only dimension. The tables must fit shared
-/// memory, and there must be more values than bins.
+/// Whether a scatter can count in tables in shared memory: it adds integers along its only dimension, the tables fit
+/// shared memory, and values outnumber bins.
 pub fn fits(op: ScatterOp, dtype: DType, g: &ScatterGeometry) -> bool {
     let lines: usize = g.outer.iter().chain(&g.inner).map(|d| d.0).product();
     let size = if g.steps[2] == 0 { 4 } else { dtype.size() };
@@ -49,7 +49,8 @@ pub enum Index<'a> {
     Lies(RuntimeArgument),
 }
 
-/// Returns the map that computes the index, if it can run in the same launch: over as many points in the same order.
+/// Returns the map that computes the index, if it can run in the same launch: its points must be the scatter's values,
+/// in the same order.
 pub fn fused<'a>(input: Option<&'a Computed>, g: &'a ScatterGeometry) -> Option<Index<'a>> {
     let (Kernel::Map(body), Some(Geometry::Map(own))) = (&input?.kernel, g.inputs[0].as_deref()) else { return None };
     let as_it_lies = g.steps[1] == 1 && g.base[1] == 0 && own.points() == g.n;
@@ -67,8 +68,8 @@ fn along(extents: &[usize], [base, step]: [isize; 2]) -> AccessGeometry {
     AccessGeometry { base, strides, map: None, reach: None, distinct: extents.iter().product() }
 }
 
-/// Adds the launch. `operands` are those of the index computation; the other two are the addresses of values and
-/// result.
+/// Adds the launch. `operands` are the operands of the index computation; the other two arguments are the addresses of
+/// values and result.
 pub fn add(
     plan: &mut Plan,
     dtype: DType,

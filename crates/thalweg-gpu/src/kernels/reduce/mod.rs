@@ -92,8 +92,8 @@ pub struct Stage {
     pub phase: u8,
     /// Whether several blocks divide a row (partial results are combined by the last one).
     pub split: bool,
-    /// Whether the phase includes the scan after it and the pass after that: a chained scan with decoupled look-back. A
-    /// block has a tile of a row in registers and exchanges prefixes with others.
+    /// Whether the launch also runs the scan after the phase, and the pass after the scan: a chained scan with
+    /// decoupled look-back. A block holds a tile of a row in registers and exchanges prefixes with other blocks.
     pub chained: bool,
 }
 
@@ -113,7 +113,7 @@ pub struct RowsClass {
     pub space: SpaceClass,
     /// Strategy by which rows are divided among threads.
     pub strategy: RowStrategy,
-    /// Phase that this launch runs; `None` if it runs all of them.
+    /// Phase that this launch runs; `None` if it runs all phases.
     pub stage: Option<Stage>,
     /// Fusion of two passes by rescaling identities, if any.
     pub online: Option<Online>,
@@ -171,7 +171,7 @@ impl RowsClass {
     }
 }
 
-/// Number of row values that are results of folds by user-defined combines. They follow those of the folds.
+/// Number of row values that are results of folds by user-defined combines. They follow the results of ordinary folds.
 pub fn combined_values(body: &Body) -> usize {
     let folds = body.combined.iter().filter(|c| c.along == Along::Fold);
     folds.map(|c| c.elements().len()).sum()
@@ -183,8 +183,8 @@ pub fn left(phase: &Phase) -> impl Iterator<Item = u16> + '_ {
     folds.flat_map(|c| (c.slot..).take(c.of.region().args.len()))
 }
 
-/// Whether phase `number` runs once a row after the last pass and reads the result of a fold by a user-defined combine:
-/// it is then a launch of its own.
+/// Whether phase `number` runs once a row after the last pass, and that pass ends with folds by user-defined combines.
+/// Such a phase is a launch of its own.
 pub fn runs_after_last_pass(phases: &Phases, number: usize) -> bool {
     let last = phases.list.iter().rposition(|p| !p.once);
     last.is_some_and(|last| last < number && left(&phases.list[last]).next().is_some())

@@ -79,7 +79,8 @@ for first: i64 in 0..n by POINTS {
 }
 ";
 
-/// Rows of at most 256 points: several threads of a warp scan a row, and a warp has as many rows as it has threads for.
+/// Rows of at most 256 points: several threads of a warp scan a row, and a warp scans as many rows as its 32 threads
+/// allow.
 const WITHIN_WARP: &str = r"
 let threads_of_row = u32(param row_threads_or_chunk), own = 32 / threads_of_row, part = lane % threads_of_row, points = u32(n);
 let first = (i64(block) * WARPS + i64(warp)) * i64(own), live = min(rows - first, i64(own));

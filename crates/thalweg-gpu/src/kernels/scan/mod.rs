@@ -11,7 +11,7 @@ use thalweg_ir::{DType, ScanOp};
 pub struct ScanClass {
     /// Operation of the scan.
     pub op: ScanOp,
-    /// Whether the scan runs from the end.
+    /// Whether the scan is reversed: from the last element to the first.
     pub reverse: bool,
     /// Dtype of the elements.
     pub dtype: DType,
@@ -47,7 +47,7 @@ pub const WARP: usize = 32 * POINTS;
 pub struct RowScan {
     /// Operation of the scan or sort.
     pub op: ScanOp,
-    /// Direction. Scan: whether it runs from the end. Sort: whether it is descending.
+    /// Direction: whether a scan is reversed (from the last element to the first), or a sort descending.
     pub reverse: bool,
     /// Dtype of the elements.
     pub dtype: DType,

@@ -25,7 +25,7 @@ use crate::kernels::scatter::{BLOCK, ScatterClass, ScatterStage};
 use crate::params::{Stride, operand};
 use thalweg_ir::{DType, ElementOp, Monoid, ScatterOp};
 
-/// Number of values that a run loads before it applies the first of them.
+/// Number of values of a run that a thread loads at a time, before it applies the first.
 const AHEAD: u32 = 8;
 
 /// Builds the kernel of a class key.
@@ -56,7 +56,7 @@ fn set(name: &str, value: Expr) -> Statement {
     Statement::Let(name.into(), value)
 }
 
-/// Monoid of a scatter operation, and the dtype in which it is computed; `None` for plain stores.
+/// Monoid of a scatter operation, and the dtype in which the monoid combines; `None` for plain stores.
 fn monoid(op: ScatterOp, dtype: DType) -> Option<(Monoid, DType)> {
     let held = if matches!(dtype, DType::BF16 | DType::F16) { DType::F32 } else { dtype };
     op.monoid().map(|monoid| (monoid, held))

@@ -10,19 +10,20 @@ use thalweg_ir::{DType, ScatterOp};
 /// Threads per block of every launch of a scatter.
 pub const BLOCK: u32 = 128;
 
-/// Task of a launch of a scatter, with the operation that it applies.
+/// Task of one launch of a scatter, with the scatter's operation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ScatterStage {
     /// Copies the tensor to the result.
     Copy,
     /// Scatters the values of a line in order, a thread per line.
     Lines(ScatterOp),
-    /// Scatters the values of one element in order, a thread per element with values (a run of sorted indices).
+    /// Scatters all values of an element in order, in the thread of the element's first sorted index (indices of an
+    /// element are a run of equal ones).
     Runs(ScatterOp),
-    /// Like `Runs`, but runs are cut into chunks at multiples of a number of sorted indices. The first chunk of a run
-    /// goes to the result, and each further one to a partial result.
+    /// Like `Runs`, but runs are cut where the position among sorted indices is a multiple of the chunk length. The
+    /// first chunk of a run is applied to the result, each later chunk to a partial result.
     Chunks(ScatterOp),
-    /// Combines the partial results of each run that was cut with the result, a warp per run.
+    /// Combines the result with the partial results of each run that `Chunks` cut, a warp per run.
     Join(ScatterOp),
     /// Scatters each value by an atomic operation.
     Atomic(ScatterOp),
@@ -31,7 +32,8 @@ pub enum ScatterStage {
     /// Fills the table of latest indices by an atomic maximum: for each element the position of the last index that
     /// refers to it, plus one.
     Latest,
-    /// Stores to each element the value of its latest index, or copies it where no index refers to it.
+    /// Stores to each element the value of its latest index. An element that no index refers to is copied from the
+    /// tensor.
     Take,
 }
 

@@ -41,7 +41,7 @@ params! {
         across: Flag,
         /// Dimensions of lines: all dimensions except the scattered axis.
         dims: Vec<LineDimParams> = each(class.dims.into(), LineDimParams::declare),
-        /// Kernel arguments of runs that are cut into chunks; `None` in other stages.
+        /// Kernel arguments of the stages `Chunks` and `Join`; `None` in other stages.
         chunks: Option<ChunkParams> =
             optional(matches!(class.stage, ScatterStage::Chunks(_) | ScatterStage::Join(_)), ChunkParams::declare),
     }
@@ -73,7 +73,8 @@ impl LineDimParams {
 }
 
 params! {
-    /// Kernel arguments of runs that are cut into chunks.
+    /// Kernel arguments of the stages that cut runs of sorted indices into chunks (`Chunks`) and combine their results
+    /// (`Join`).
     pub struct ChunkParams() filled by ChunkArguments {
         /// Address of the partial results.
         partials: Address,

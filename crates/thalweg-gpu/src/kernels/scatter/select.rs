@@ -141,8 +141,8 @@ struct ScratchAddresses {
     partials: Option<RuntimeArgument>,
 }
 
-/// Adds the launches of a scatter: the copy of the tensor to the result, and, if `ordered` is given, those that apply
-/// the values. `targets`: addresses of tensor, index, values and result.
+/// Adds the launches of a scatter: the copy of the tensor to the result and, if `ordered` is given, the launches that
+/// apply the values. `targets`: addresses of tensor, index, values and result.
 fn launches(
     plan: &mut Plan,
     (op, dtype): (ScatterOp, DType),

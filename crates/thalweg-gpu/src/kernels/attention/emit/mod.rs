@@ -206,7 +206,7 @@ if i64(step + 1) * KEYS > row0 + i64(warp / 4 * 64) + ahead {
         if all.is_empty() { all } else { vec![Statement::Scope(all)] }
     }
 
-    /// Emits the loads of the score bodies for the first step, if there is one.
+    /// Emits the loads of the score bodies for step 0, guarded by the condition that the block has any step.
     fn first_fetch(&self) -> Vec<Statement> {
         let fetch = self.fetch(&Expr::Number(0, Type::I32));
         match fetch.is_empty() {

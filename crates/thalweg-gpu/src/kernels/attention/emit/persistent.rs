@@ -12,8 +12,8 @@ use crate::kernels::attention::{AttentionClass, groups};
 use crate::kernels::gemm::emit::{next_place, registers};
 use crate::kernels::gemm::tma::TmaFactor;
 
-/// Registers per thread of the producer warpgroup: with three consumer warpgroups, those that they leave; else as many
-/// as it needs.
+/// Registers per thread of the producer warpgroup: 24, as many as its code needs; with three consumer warpgroups 32,
+/// the registers that the consumers leave.
 fn less(groups: u32) -> u32 {
     if groups > 2 { 32 } else { 24 }
 }

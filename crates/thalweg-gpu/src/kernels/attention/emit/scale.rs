@@ -82,7 +82,8 @@ pub(super) fn scaled(class: &AttentionClass, params: &AttentionParams) -> Option
 }
 
 impl Attention<'_> {
-    /// Emits the factor and how it is applied: `factor`, `joins`, `joined`, `by`.
+    /// Emits the factor's variables: `factor`; `joins`, whether the factor is folded into the exponent; `joined`, the
+    /// folded factor or 1; `by`, `joined` times log2 e.
     pub(super) fn scale(&self) -> Vec<Statement> {
         let Some(scaled) = &self.scaled else { return vec![] };
         let constant = |x: f32| Expr::Constant(DType::F32, x.to_bits().into());
@@ -99,8 +100,8 @@ let joined = joins ? factor : one, by = joined * log2e;
 "])
     }
 
-    /// Emits the multiplication by the factor, after [`Scaled::whole`], for launches in which it is not folded into the
-    /// exponent.
+    /// Emits the multiplication of scores by the factor, after [`Scaled::whole`], for launches that do not fold the
+    /// factor into the exponent.
     pub(super) fn scale_late(&self) -> Vec<Statement> {
         self.text()
             .value("joins", Expr::name("joins", Type::BOOL))

@@ -17,7 +17,8 @@ pub(super) struct Point {
     pub(super) declared: Vec<Statement>,
     /// Statements that compute the body.
     pub(super) compute: Vec<Statement>,
-    /// Variant for blocks of keys of which the causal mask hides none, if it differs.
+    /// Variant of `compute` for blocks of keys that the causal mask leaves entirely visible; `None` if `compute` serves
+    /// for them too.
     pub(super) seen: Option<Vec<Statement>>,
 }
 
@@ -72,8 +73,8 @@ impl At<'_> {
         self.part.class.body.accesses[access].operand == Some(self.sums)
     }
 
-    /// Whether an access needs its index and is strided: the index is recomputed where it is used, which takes a few
-    /// additions.
+    /// Whether the body uses the index of an access that is strided: such an index is not stored but recomputed at each
+    /// use, in a few additions.
     fn is_placed(&self, access: usize, wants: Wanted) -> bool {
         wants.position && matches!(self.part.class.space.addressing[access], Addressing::Strided { .. })
     }

@@ -25,11 +25,11 @@ when ONCE {
     }
 
     /// Emits the computation of weights from the scores of step `step`, and the update of the maximum and sum of each
-    /// row. Where scores have a factor that may be folded into the exponent, `by` includes it.
+    /// row. If scores have a factor that can be folded into the exponent, the multiplier `by` includes the factor.
     ///
     /// With bf16 and f16 operands, weights are powers of two of scaled scores: one fused multiply-add each. The
-    /// rounding of the scaled maximum changes all weights of a row by the same factor. Scores that overflow when they
-    /// are scaled (masks of the smallest number) take the slow path.
+    /// rounding of the scaled maximum changes all weights of a row by the same factor. Scores whose scaled values
+    /// overflow, such as masks of the most negative number, take the slow path.
     pub(super) fn weigh(&self) -> Vec<Statement> {
         let constant = |x: f32| Expr::Constant(DType::F32, x.to_bits().into());
         let outside = if self.class.once.is_some() { constant(f32::NEG_INFINITY) } else { constant(0.0) };

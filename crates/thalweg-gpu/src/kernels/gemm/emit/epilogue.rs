@@ -24,7 +24,7 @@ use crate::kernels::gemm::{EpilogueShape, PassThreads};
 use crate::operands::BodyParams;
 use crate::params::FaultAddress;
 
-/// Maximum number of vectors that each thread of a warp loads before it processes the first of them.
+/// Maximum number of vectors that each thread of a warp loads at a time, before it processes the first.
 const MAX_AHEAD: u32 = 8;
 /// Maximum number of warps of a block.
 const MAX_WARPS: u32 = 32;
@@ -205,8 +205,8 @@ impl Epilogue<'_> {
         then(&Stand { position: &position, point, step, lanes: self.lanes() as usize })
     }
 
-    /// Emits the body for a vector: `own` is its accumulators, `number` the index of what was loaded. Results are
-    /// stored where `inside` holds, if given.
+    /// Emits the body for a vector: `own` is the vector's accumulators, `number` its index in the arrays of loaded
+    /// elements. Results are stored only if `inside` holds, or always without `inside`.
     fn compute(&self, own: Expr, number: &[Expr], inside: Option<Expr>) -> Vec<Statement> {
         let (accesses, body, v) = (self.part.accesses(), &self.part.class.body, self.lanes() as usize);
         let stores = || body.stores.iter().map(|s| (s.access as usize, s.node));

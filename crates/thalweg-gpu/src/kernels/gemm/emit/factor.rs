@@ -139,7 +139,7 @@ impl Copy {
         if self.along { (&self.lines, &self.terms) } else { (&self.terms, &self.lines) }
     }
 
-    /// Parses a DSL text with the names of this copy; `#` in it is the operand's index.
+    /// Parses a DSL text with the names of this copy; `#` in the text stands for the operand's index.
     fn text(&self, template: &str, extend: impl FnOnce(Text<'_>) -> Text<'_>) -> Vec<Statement> {
         let Copy { number, threads, pitch, all, size, .. } = *self;
         let (outer, inner) = self.sides();

@@ -26,16 +26,16 @@ pub(crate) fn element_of(class: &GemmClass) -> Type {
     if class.math.is_narrow() { Type::Stored(class.dtype) } else { Type::Held(class.dtype) }
 }
 
-/// Lines (rows of A, columns of B) of an operand's tile: their number, the index of the first one (an i32), and the
-/// number of all lines of the operand (an i64).
+/// Lines (rows of A, columns of B) of operand `number`: the number of lines of a tile, the index of the tile's first
+/// line (an i32), and the number of lines of the whole operand (an i64).
 pub(crate) fn lines(class: &GemmClass, number: usize) -> (u32, Expr, Expr) {
     let (tall, first, most) = if number == 0 { (class.tile.m, "row0", "m") } else { (class.tile.n, "column0", "n") };
     (tall, Expr::name(first, Type::I64).to(Type::I32), Expr::name(most, Type::I64))
 }
 
-/// Offset of a 16-byte chunk from the beginning of a stage, in elements: of `outers` lines of 128 bytes, chunk `inner`
-/// (an element's number along the line, a multiple of eight) of line `outer`. 128-byte swizzle as `wgmma` reads it: the
-/// chunk's number is XORed with the line's number modulo eight.
+/// DSL function for the offset of a 16-byte chunk from the beginning of a stage, in elements. A stage consists of
+/// groups of `outers` lines of 128 bytes; the chunk begins at element `inner` (a multiple of eight) of line `outer`.
+/// 128-byte swizzle as `wgmma` reads it: the chunk's index is XORed with the line's index modulo eight.
 const IN_LINES: &str = r"
 fn in_lines(outer, outers, inner) = inner / LINE * (outers * LINE) + outer * LINE + ((inner % LINE / 8 ^ outer & 7) * 8);
 ";
@@ -84,7 +84,8 @@ pub(crate) fn batches_of(factors: usize, batch: &[BatchParams], ty: Type) -> Vec
     out
 }
 
-/// Emits the advance to the next of `stages` pipeline stages; the phase flips when they wrap around.
+/// Emits the advance to the next of `stages` pipeline stages. After the last stage, the first one follows and the phase
+/// flips.
 pub(crate) fn next_place(place: &str, phase: &str, stages: u32) -> Vec<Statement> {
     let text = Text::new().number("STAGES", stages);
     let [own, phase] = [place, phase].map(|name| Expr::name(name, Type::U32));

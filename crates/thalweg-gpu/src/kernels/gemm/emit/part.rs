@@ -55,13 +55,14 @@ impl<'a> BodyEmitter<'a> {
         all.unwrap_or(Expr::Number(0, self.index()))
     }
 
-    /// An accumulator as an access reads it: not rounded to the access's dtype.
+    /// Value that an access reads from the accumulator `own`: not rounded to the access's dtype.
     pub(crate) fn sum(&self, own: &Expr, access: u16) -> Expr {
         held(own.clone(), self.class.body.accesses[access as usize].dtype)
     }
 
-    /// Statements of a body's nodes in one lane, the part's own body or one with the same accesses. `load` yields the
-    /// elements, `at` the indices before the lanes of what was fetched.
+    /// Emits the statements of a body's nodes for one lane. The body is the part's own, or another with the same
+    /// accesses. `load` returns the element of an access; `at` are the indices before the lane in the arrays of fetched
+    /// elements.
     pub(crate) fn compute(
         &self,
         body: &Body,

@@ -65,7 +65,7 @@ impl<'a> Strided<'a> {
         }
     }
 
-    /// Parses a DSL text; `#` in it is the operand's index, and `elements` the operand in memory.
+    /// Parses a DSL text; `#` in the text stands for the operand's index, and `elements` for the operand in memory.
     fn text(&self, template: &str, extend: impl FnOnce(Text<'_>) -> Text<'_>) -> Vec<Statement> {
         let (tall, first, most) = lines(self.class, self.number);
         let Layout { along: kept, pitch, all } = self.class.layout(self.number);

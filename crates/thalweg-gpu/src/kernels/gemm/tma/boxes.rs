@@ -25,8 +25,8 @@ pub(crate) struct Boxes<'a> {
     pub(crate) barrier: (Name, Expr),
 }
 
-/// Emits the decomposition of a linear index into coordinates of `dims` dimensions; `sizes` are those of all but the
-/// outermost. Also returns the coordinates, the innermost first.
+/// Emits the decomposition of a linear index into coordinates of `dims` dimensions; `sizes` are the sizes of all
+/// dimensions but the outermost. Also returns the coordinates, the innermost first.
 fn decomposed(number: Expr, name: &str, dims: u8, sizes: &[Divisor]) -> (Vec<Statement>, Vec<Expr>) {
     let (mut out, mut parts, mut rest) = (vec![], vec![], number);
     for (d, size) in (1..).zip(sizes.iter().rev()) {

@@ -64,7 +64,7 @@ impl TmaGemm<'_> {
         self.class.products > 1
     }
 
-    /// Wraps statements so that they read the arguments of the current one of several products (grouped GEMM).
+    /// Wraps statements so that, in a grouped GEMM, they read the arguments of the product that the block computes now.
     fn within(&self, body: Vec<Statement>) -> Vec<Statement> {
         match self.several() {
             true => vec![Statement::Within(Expr::name("own_words", Type::U32), body)],
@@ -127,8 +127,8 @@ impl TmaGemm<'_> {
         self.within(boxes.statements())
     }
 
-    /// Emits the multiplications of a step. The 64 rows of an instruction are either 64 lines of terms (K-major), or a
-    /// slice of each term's line (M-major).
+    /// Emits the multiplications of a step. The 64 rows of an instruction are 64 lines of terms in shared memory
+    /// (K-major), or 64 elements of each term's line (M-major).
     fn multiply(&self) -> Vec<Statement> {
         let class = self.class;
         let [left, right] = self.lines_contiguous();

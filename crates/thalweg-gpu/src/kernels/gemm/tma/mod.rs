@@ -38,8 +38,8 @@ pub struct TmaFactor {
     pub lines: u8,
     /// Number of batch dimensions of the operand.
     pub batch: u8,
-    /// Neighbouring result columns per thread, where the lines of B are interleaved: their order in shared memory is
-    /// that in which `wgmma` assigns columns to threads. 0 where their order is that of memory.
+    /// Number of neighbouring result columns per thread, if the lines of B are interleaved: permuted in shared memory,
+    /// so that `wgmma` assigns neighbouring columns to one thread. 0 if lines keep their order in memory.
     pub interleaved: u8,
 }
 
@@ -54,7 +54,7 @@ pub struct TmaGemmClass {
     pub batch: u8,
     /// Memory layouts of A and B.
     pub factors: [TmaFactor; 2],
-    /// Epilogue, and the number of its operand that stands for the accumulators.
+    /// Epilogue, and the operand index by which it reads the accumulators.
     pub result: (BodyClass, u16),
     /// Number of products in one launch.
     pub products: u32,

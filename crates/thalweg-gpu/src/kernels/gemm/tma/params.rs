@@ -6,7 +6,7 @@ use crate::operands::BodyParams;
 use crate::params::{Divisor, Padding, TensorMap, U32, each, flat, optional, params};
 
 params! {
-    /// Kernel arguments of a TMA GEMM. Those of several problems of one launch follow each other.
+    /// Kernel arguments of a TMA GEMM. In a grouped launch, the arguments of the products follow each other.
     pub struct TmaGemmParams(class: &TmaGemmClass) filled by TmaGemmArguments {
         /// Sizes of the GEMM: M, N, K, and numbers of tiles.
         problem: ProblemParams = flat(ProblemParams::declare),

@@ -64,7 +64,8 @@ pub struct Factor {
 }
 
 impl Factor {
-    /// Operand `n` of a contraction (A 0, B 1); `None` where it is computed, or read through index maps.
+    /// Operand `n` of a contraction (A 0, B 1); `None` if the kernel would have to compute it, or to read it through
+    /// index maps.
     fn new(c: &Contraction, g: &ContractionGeometry, n: usize, first_operand: u16) -> Option<Factor> {
         let p = &g.product;
         if let Some((f, tiles)) = c.factors[n].as_deref().zip(g.factors[n].as_deref()) {
@@ -162,8 +163,8 @@ impl Factor {
         TmaFactor { along: self.along, terms, lines, batch, interleaved: self.interleaved as u8 }
     }
 
-    /// Returns the operand with its lines interleaved for vectors of `lanes` columns, where it is one matrix whose
-    /// terms are neighbours. It covers whole blocks of lines only.
+    /// Returns the operand with its lines interleaved for vectors of `lanes` columns, without the last lines that do
+    /// not fill a block of `block` lines. `None` unless the operand is a single K-major matrix.
     fn interleaved(&self, lanes: usize, block: usize) -> Option<Factor> {
         let ([_], [(lines, far)]) = (&self.terms[..], &self.lines[..]) else { return None };
         let lines = lines / block * block;
@@ -210,7 +211,8 @@ pub fn choose(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> Option<T
     Some(TmaGemm { tile, factors, work })
 }
 
-/// Plans the launch of a contraction; `None` where it does not fit, or the driver cannot encode the tensor maps.
+/// Plans the launch of a contraction as a TMA GEMM; `None` if TMA tiles cannot compute it, or the driver cannot encode
+/// the tensor maps.
 pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dyn Target) -> Option<Plan> {
     planned(c, g, written, target).map(|p| p.plan)
 }
@@ -247,7 +249,7 @@ pub fn add_grouped(plan: &mut Plan, siblings: &[Sibling<'_>], target: &dyn Targe
     true
 }
 
-/// Contraction of a grouped GEMM, with its operands and the number of its first scalar.
+/// Contraction of a grouped GEMM, with its operands and the index of its first scalar.
 pub struct Sibling<'a> {
     pub contraction: &'a Contraction,
     pub geometry: &'a ContractionGeometry,
@@ -266,7 +268,8 @@ struct Planned {
     tiles: usize,
 }
 
-/// Plans the launch of one contraction by TMA tiles; `None` where they are not possible.
+/// Plans the launch of one contraction by TMA tiles; `None` if they cannot compute it, or the driver cannot encode the
+/// tensor maps.
 fn planned(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dyn Target) -> Option<Planned> {
     let chip = target.chip();
     let TmaGemm { tile, mut factors, .. } = choose(c, g, chip)?;

@@ -10,8 +10,8 @@ use crate::kernels::reduce::{RowStrategy, runs_after_last_pass};
 use crate::target::MAX_CORESIDENT_BLOCKS;
 use thalweg_kernel::{Fold, Phase};
 
-/// Bytes of shared memory for the folds of an outer-axis pass. There may be two such buffers: for points, and for
-/// blocks' partial results. Without requesting more, a block has 48 KiB.
+/// Maximum bytes of shared memory for the folds of an outer-axis pass. A block may need two such buffers, for points
+/// and for blocks' partial results, of the 48 KiB that it gets without requesting more.
 const MAX_FOLD_BYTES: usize = 16 << 10;
 
 /// Condition that the thread is the first of its warp.
@@ -57,8 +57,8 @@ impl Rows<'_> {
     }
 
     /// Emits the reduction of a pass's folds over the threads that divide the points of a row: `value{slot}[v]` in all
-    /// threads. Threads of a warp reduce by shuffles, warps through shared memory. Folds that do not fit shared memory
-    /// together use it one after the other.
+    /// threads. Threads of a warp reduce by shuffles, warps through shared memory. If all folds together exceed shared
+    /// memory, they use it one after the other.
     pub(super) fn fold_outer(&self, phase: &Phase, wide: u16, deep: u16, from: &str) -> Vec<Statement> {
         let v = self.v;
         // Threads of a warp with the same rows.
@@ -212,7 +212,7 @@ impl Rows<'_> {
         ]
     }
 
-    /// Emits stores of the results of folds for the stages after phase `number`, if there are any.
+    /// Emits stores of the folds' results for the stages after phase `number`; `None` if no such stage reads them.
     pub(super) fn leave_values(&self, folds: &[Fold], number: usize) -> Option<Statement> {
         let list = &self.phases.list;
         let more = (number + 1..list.len()).any(|n| !list[n].once || runs_after_last_pass(self.phases, n));

@@ -57,7 +57,7 @@ pub fn kernel(body: &Body, class: &RowsClass, native: Native) -> Kernel {
     Kernel { name, block, blocks: None, params: layout, definitions: rows.definitions(), body: rows.function() }
 }
 
-/// Accesses of a body, followed by those of its buffers.
+/// Accesses of a body, followed by accesses to its buffers.
 fn all_accesses(body: &Body, phases: &Phases) -> Vec<Access> {
     let buffer = |&dtype: &DType| Access { operand: None, dtype, class: AccessClass::Contiguous, per_row: false };
     body.accesses.iter().copied().chain(phases.buffers.iter().map(buffer)).collect()
@@ -67,7 +67,7 @@ struct Rows<'a> {
     body: &'a Body,
     class: &'a RowsClass,
     online: Option<OnlinePasses>,
-    /// Vectors per thread of the tile in registers that the current code runs over, if any.
+    /// Number of vectors per thread of the register tile that the emitted code loops over at present, if any.
     tile: Cell<Option<u8>>,
     phases: &'a Phases,
     params: &'a RowsParams,
@@ -252,7 +252,7 @@ impl Rows<'_> {
         self.class.is_shared().then(|| Expr::name("chunk", Type::U32).same(number(0, Type::U32)))
     }
 
-    /// Offset in elements of an access, for the row alone or (`point`) for the current point of it.
+    /// Offset in elements of an access: for the row alone, or with `point` for the row's current point.
     fn position(&self, k: usize, point: bool) -> Expr {
         let space = &self.class.space;
         let row = offset(space, &self.params.body.space, k, 0..self.row_dims(), "i");
@@ -281,7 +281,7 @@ impl Rows<'_> {
         vector * number(self.v, Type::I64) + lane().to(Type::I64)
     }
 
-    /// Emits the coordinates of the current point, number `q` of its row.
+    /// Emits the coordinates of the current point, which has index `q` in its row.
     fn row_point(&self) -> Vec<Statement> {
         let row_dims = self.row_dims()..self.class.space.rank();
         decompose(&self.class.space, &self.params.body.space, row_dims, self.place("q"), "j")

@@ -8,8 +8,8 @@ use crate::kernels::reduce::emit::{Rows, lanes, live, number, thread};
 use thalweg_kernel::Phase;
 
 impl Rows<'_> {
-    /// Emits a phase that runs once a row. `stores`: the condition of its stores; `Some(None)` for unconditional ones,
-    /// `None` for no stores.
+    /// Emits a phase that runs once a row. `stores` is the condition of the phase's stores: `Some(None)` for
+    /// unconditional stores, `None` for no stores.
     pub(super) fn once(&self, phase: &Phase, stores: Option<Option<Expr>>) -> Option<Statement> {
         let body = &phase.body;
         let stores = stores.filter(|_| !body.stores.is_empty());

@@ -36,7 +36,7 @@ impl Rows<'_> {
         out
     }
 
-    /// Emits the loop over a thread's rows. Rows beyond the last one repeat it, and are not `live`.
+    /// Emits the loop over a thread's rows. Iterations beyond the last row repeat that row with `live` false.
     fn each_row(&self, rows: u8, body: Vec<Statement>) -> Statement {
         let t = self.t;
         let place = |name: &str| self.place(name);
@@ -58,8 +58,8 @@ impl Rows<'_> {
         Expr::Element { of: format!("pairs{}", f.slot), at: vec![own(), lane()], ty }
     }
 
-    /// Emits the only pass, and the once-a-row phases after it. Accesses with a bit in `still` have the same element
-    /// for all rows of a thread.
+    /// Emits the only pass, and the once-a-row phases after it. If bit `k` of `still` is set, access `k` has the same
+    /// element for all rows of a thread.
     pub(super) fn pairs(&self, rows: u8, still: u64) -> Vec<Statement> {
         let (pass, once) = self.phases.list.split_first().expect("rows have a pass");
         let mut out = vec![];

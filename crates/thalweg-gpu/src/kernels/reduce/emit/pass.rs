@@ -72,7 +72,7 @@ impl Rows<'_> {
         Statement::Scope(out)
     }
 
-    /// Emits the loop over the vectors that a thread holds of a row, or of a tile of it.
+    /// Emits the loop over the vectors of a row, or of a row's tile, that a thread holds in registers.
     fn over_held(&self, part: Vec<Statement>, (group, steps, exact): (u16, u8, bool)) -> Statement {
         let own = Rows::step().to(self.t) * number(group.into(), self.t) + thread().to(self.t);
         let of_part = self.class.is_chained() || self.class.is_held_by_blocks();
@@ -182,7 +182,8 @@ impl Rows<'_> {
         steps
     }
 
-    /// Loads before the points, loads of a vector of points before its computation, and index arithmetic during it.
+    /// Emits a pass's loads before the loop over points, its loads of a vector of points ahead of their computation,
+    /// and index arithmetic during the computation.
     fn fetches(&self, body: &Body, index: usize, stand: &Stand<'_>) -> Steps {
         let held_row = self.held_row().is_some();
         let first_pass = |k: usize| self.loading(k).next() == Some(index);

@@ -9,13 +9,13 @@ use crate::kernels::reduce::emit::{Rows, thread};
 use thalweg_kernel::Phase;
 
 impl Rows<'_> {
-    /// Emits the draw of the block's ticket: its number in the order in which blocks begin.
+    /// Emits the draw of the block's ticket: the block's position in the order in which blocks begin.
     pub(super) fn ticket(&self, out: &mut Vec<Statement>) -> Expr {
         out.push(Statement::Ticket { name: "own".into(), param: self.params.counters_or_exchange.slot() });
         Expr::Drawn("own".into())
     }
 
-    /// Whether the scan of a chained stage runs from the end.
+    /// Whether the scan of a chained stage is reversed: from the last element to the first.
     pub(super) fn scans_from_end(&self) -> bool {
         let phase = self.class.stage.filter(|s| s.chained).map(|s| &self.phases.list[s.phase as usize]);
         phase.is_some_and(|p| p.scans.iter().any(|s| s.scan.reverse))

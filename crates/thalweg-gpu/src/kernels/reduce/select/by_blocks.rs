@@ -13,13 +13,13 @@ use crate::target::MAX_CORESIDENT_BLOCKS;
 use crate::tunable::TUNABLES;
 use thalweg_kernel::{Along, Body};
 
-/// Threads per block. Two blocks fit a multiprocessor with the registers they hold. The number of warps equals the
-/// maximum number of blocks that may wait for one another: sixteen lanes fold either.
+/// Threads per block. Two blocks fit a multiprocessor with the registers they hold. The block's 16 warps are as many as
+/// [`MAX_CORESIDENT_BLOCKS`], so that 16 lanes fold the partial results of warps as well as of blocks.
 const THREADS: usize = 512;
 
 impl Spread<'_> {
-    /// Strategy that divides each row among co-resident blocks, which hold it in registers; `None` where it does not
-    /// apply.
+    /// Strategy that divides each row among co-resident blocks, which hold the row in registers; `None` if this
+    /// strategy does not apply.
     pub(super) fn by_blocks(&self) -> Option<RowStrategy> {
         let (body, chip) = (self.body, self.target.chip());
         let (_, n) = self.counts();
@@ -64,8 +64,8 @@ impl Spread<'_> {
     }
 
     /// Maximum number of 32-bit registers that a point occupies between two passes: values that earlier passes have
-    /// loaded or computed and later ones use. (Rows that one block holds are chosen by [`Spread::weight`], which adds
-    /// up what consecutive passes hold: their sizes were measured with that.)
+    /// loaded or computed and later ones use. (Whether one block holds a row is decided by [`Spread::weight`] instead,
+    /// which adds up the registers of consecutive passes: the row sizes of that strategy were measured with this sum.)
     fn held_between_passes(&self) -> usize {
         let phases = thalweg_kernel::phases(self.body, true);
         let first_buffer = self.body.accesses.len();
@@ -97,8 +97,8 @@ impl Spread<'_> {
         }
     }
 
-    /// Bytes of the buffer through which this many blocks exchange partial results: two words an element
-    /// (`by_blocks.cuh`).
+    /// Bytes of the buffer through which this many blocks exchange partial results: two 64-bit words per element, and a
+    /// header of 64 bytes (`by_blocks.cuh`).
     pub(super) fn exchange_bytes(&self, strategy: RowStrategy, blocks: usize) -> usize {
         debug_assert!(
             self.parts(strategy) <= MAX_CORESIDENT_BLOCKS && self.body.combined.iter().all(|c| c.along != Along::Fold)

@@ -42,7 +42,7 @@ const LINE: usize = 128;
 /// Adds the launches of a row kernel.
 ///
 /// # Errors
-/// [`Error::Compile`] where there is no source for it.
+/// [`Error::Compile`] if the row kernel has no source.
 pub fn add(
     plan: &mut Plan,
     body: &Body,
@@ -129,7 +129,7 @@ impl Spread<'_> {
         class.passes(&more, &class.phases(&more)).is_some().then_some(more)
     }
 
-    /// Online reduction of the body as it is: none of its folds are added lower moments.
+    /// Online reduction of the body as given: all folds are its own, without added folds for lower moments.
     fn own_folds(&self) -> Online {
         Online { own: self.body.folds.len() as u16, tiles: TUNABLES.shifted_tiles.size() as u8 }
     }
@@ -182,7 +182,7 @@ impl Spread<'_> {
         (LINE / bytes).next_power_of_two().clamp(4, 32)
     }
 
-    /// Strategy that holds rows of `n` vectors in registers, where they fit.
+    /// Strategy that holds rows of `n` vectors in registers; `None` if the registers do not suffice.
     ///
     /// Four vectors a thread: enough loads in flight, and registers left for the computation. Where that covers a long
     /// row exactly, the source is specialized for it. All other lengths share few sources: groups some powers of two
@@ -261,8 +261,8 @@ impl Spread<'_> {
         (busy / tiles).min(n / least).clamp(1, (COUNTERS / tiles).max(1))
     }
 
-    /// A launch of a class; `folds` are the regions of results and partial results of folds, `buffers` those of the
-    /// buffers, `states` those of the states of online folds.
+    /// Launch of a class, before its kernel is compiled. Regions of scratch memory: `folds` for the results and partial
+    /// results of folds, `buffers` for buffers of row elements, `states` for the states of online folds.
     fn draft(
         &self,
         plan: &mut Plan,
@@ -421,8 +421,8 @@ impl Spread<'_> {
     }
 }
 
-/// Splits off store number `store`, which combines with memory: one kernel stores its elements to scratch, another
-/// folds them.
+/// Splits off the store of index `store`, which combines with memory: one kernel stores the elements to scratch memory,
+/// another folds them.
 fn split_combining_store(
     plan: &mut Plan,
     body: &Body,

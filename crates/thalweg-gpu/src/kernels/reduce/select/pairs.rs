@@ -15,7 +15,7 @@ use thalweg_ir::DType;
 const ROWS: usize = 4;
 /// Maximum number of 32-bit registers of a thread for accumulators.
 const ACCUMULATOR_REGISTERS: usize = 32;
-/// Maximum number of vectors that a thread loads before it uses the first of them.
+/// Maximum number of vectors that a thread loads at a time, before it uses the first.
 const LOADS: usize = 10;
 
 impl Spread<'_> {

@@ -16,7 +16,7 @@ use crate::params::operand;
 use thalweg_ir::ScatterOp;
 
 impl Scatter<'_> {
-    /// Kernel arguments of runs that are cut into chunks.
+    /// Kernel arguments of the stages `Chunks` and `Join`.
     fn own_params(&self) -> &ChunkParams {
         self.params.chunks.as_ref().expect("a class with chunks has their arguments")
     }

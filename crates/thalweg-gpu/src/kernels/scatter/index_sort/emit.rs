@@ -99,7 +99,8 @@ operand in_tiles: u32 = param counts;
 in_tiles[(i64(row) * DIGITS + i64(t)) * i64(tiles) + i64(tile)] = counts[t];
 ";
 
-/// Prefix sums over the tiles: the offset of each tile's pairs among those of their digit, and the total of each digit.
+/// Prefix sums over tiles, for each digit: the offset of each tile's pairs among all pairs with this digit, and the
+/// total number of these pairs.
 const OFFSETS: &str = r"
 let which = i64(block) * WARPS + i64(warp), begin = which * i64(tiles);
 operand in_tiles: u32 = param counts;

@@ -29,6 +29,7 @@ pub enum SortStep {
 pub struct IndexSortClass {
     /// Step that the launch runs.
     pub step: SortStep,
-    /// Number of row dimensions where the launch reads the indices themselves; `None` where it reads pairs.
+    /// Number of row dimensions, if the launch reads the indices themselves; `None` if it reads pairs of an earlier
+    /// pass.
     pub dims: Option<u8>,
 }

@@ -17,7 +17,7 @@ params! {
         totals: Address,
         /// Number of indices of a row.
         indices: U32,
-        /// Number of elements along the axis: valid indices are below it.
+        /// Number of elements along the axis, the exclusive upper bound of valid indices.
         size: U64,
         /// Number of tiles of a row.
         tiles: U32,

@@ -14,7 +14,7 @@ use crate::kernels::sort::merge::params::MergeSortParams;
 use crate::kernels::sort::merge::{BLOCK, RUN};
 use crate::kernels::sort::{SortClass, SortPass};
 
-/// Builds the kernel that sorts runs of 2,048 elements, or the one that merges two runs.
+/// Builds the kernel that sorts runs of 2,048 elements, or the kernel that merges two runs.
 pub fn kernel(class: &SortClass) -> Kernel {
     let first = class.pass == SortPass::Runs;
     let (_, params) = MergeSortParams::new();

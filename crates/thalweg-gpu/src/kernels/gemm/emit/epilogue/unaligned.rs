@@ -79,7 +79,8 @@ impl Epilogue<'_> {
     }
 }
 
-/// DSL text: coordinates of row `line`, whether it exists (`there`), and its offset in memory (`begin`).
+/// DSL text that computes the coordinates of row `line`, whether the row exists (`there`), and its offset in memory
+/// (`begin`).
 const PLACE: &str = r"
 let x = Index(row0) + Index(line), y = Index(column0);
 let row = x, column = y, there = x < Index(m);
