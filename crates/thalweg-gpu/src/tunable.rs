@@ -109,7 +109,8 @@ thalweg_ir::tunables! {
         /// chunks.
         min_run_values: 128, in 1..=8,
         /// Minimum number of values along a scatter's axis at which runs of equal indices are cut into chunks even if
-        /// elements have few values on average. If one element gets all values, a single thread takes 0.14 us per value.
+        /// elements have few values on average. Without chunks, an element that gets all values takes one thread 0.14 us
+        /// per value.
         min_skewed_values: 1 << 20, in 1..=64,
         /// Number of sorted indices per chunk of a run. With 128, partial results are few, yet an element with 10 M
         /// values keeps 78,125 threads busy.
@@ -133,7 +134,8 @@ thalweg_ir::tunables! {
         /// work waits meanwhile.
         max_joined_classes: 16, in 1..=4,
         /// Maximum number of blocks per multiprocessor at which kernels of different families are grouped into one
-        /// launch. Larger kernels are launched on their own, with no more registers than their family needs.
+        /// launch. With more blocks, only kernels of one family are grouped: the launch gets no more registers than the
+        /// family needs.
         max_joined_blocks: 8, in 0..=1,
 
         /// Minimum number of multiplications of a GEMM for the library (cuBLASLt). CUDA cores compute a smaller GEMM in
@@ -197,8 +199,8 @@ thalweg_ir::tunables! {
         min_exchange_bytes: 1 << 20, in 64..=1024,
         /// Minimum bytes of a copy that goes into a queue for copies instead of the thread's own queue.
         min_queued_copy: 64 << 10, in 1..=4096,
-        /// Maximum number of sources in the compiler's cache, by class key and by text. When it is exceeded, the cache
-        /// is cleared; bound kernels keep their functions.
+        /// Maximum number of sources in the compiler's cache, by class key and by text. A full cache is cleared; bound
+        /// kernels keep their functions.
         max_sources: 1 << 14, in 16..=64,
     }
 }

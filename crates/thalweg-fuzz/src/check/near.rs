@@ -32,7 +32,7 @@ pub fn known_parts() -> [u64; 3] {
 type Results = Vec<Option<Vec<u8>>>;
 
 impl Checker {
-    /// Checks this program's variants, which differ from it by one operation or in their results.
+    /// Checks the program and its variants, planned one after the other.
     pub(super) fn near_misses(&self, program: &Program) -> Result<(), String> {
         let all = variants(program);
         let wanted =

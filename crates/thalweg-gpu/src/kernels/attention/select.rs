@@ -239,10 +239,10 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
 
 impl AttentionBlock {
     /// Block whose rows, keys and values are copied by TMA. `tiles` returns the number of tiles for a number of rows
-    /// per block; `loads` is the number of bytes that score bodies load for each score, and hold in registers. Where
-    /// tiles keep the chip busy, blocks are persistent and share keys among two warpgroups, or among three where
-    /// registers allow it and 64 more rows per block do not leave multiprocessors idle. Else blocks have one warpgroup,
-    /// and several blocks per multiprocessor hide each other's latency.
+    /// per block; `loads` is the number of bytes that score bodies load for each score, and hold in registers. If tiles
+    /// keep the chip busy, blocks are persistent, and two warpgroups share the keys; or three, if registers suffice and
+    /// 64 more rows per block leave no multiprocessors idle. Otherwise blocks have one warpgroup, and several blocks
+    /// per multiprocessor hide each other's latency.
     fn tma(sizes: [u32; 2], loads: usize, tiles: &dyn Fn(usize) -> usize, chip: &Chip) -> AttentionBlock {
         let narrow = sizes.iter().all(|&n| n <= 64);
         let room = loads == 0 || narrow && loads <= 4;

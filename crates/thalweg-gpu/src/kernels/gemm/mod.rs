@@ -22,7 +22,7 @@ pub enum Math {
     Plain,
 }
 
-/// Tile of the result that a block computes, and how its warps divide it.
+/// Tile of the result that a block computes, and its division among warps.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Tile {
     /// Number of rows (M) of the tile.
@@ -266,7 +266,7 @@ pub struct EpilogueShape<'a> {
 /// Threads that run a pass of the epilogue together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PassThreads {
-    /// All threads of a block (their number). Accumulators go through shared memory.
+    /// All threads of a block, in this number. Accumulators go through shared memory.
     Block(u32),
     /// A warp; accumulators go through shared memory of its own. The kernel defines its first row (`warp_row`).
     Warp {

@@ -24,7 +24,7 @@ params! {
         body: BodyParams = flat(|layout| BodyParams::declare(layout, &class.space, of)),
         /// Address of the fault slot.
         fault: FaultAddress,
-        /// Addresses of the row values that stages pass on: results of folds, then those of user-defined combines.
+        /// Addresses of the row values that stages pass on: results of folds, then results of user-defined combines.
         values: Vec<OptionalAddress> = each(counts.values, OptionalAddress::declare),
         /// Addresses of the partial results of folds.
         partials: Vec<OptionalAddress> = each(counts.partials, OptionalAddress::declare),

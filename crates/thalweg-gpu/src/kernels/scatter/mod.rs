@@ -29,8 +29,8 @@ pub enum ScatterStage {
     Atomic(ScatterOp),
     /// Zeroes the table of latest indices, which `Latest` fills.
     Clear,
-    /// Fills the table of latest indices by an atomic maximum: for each element the position of the last index that
-    /// refers to it, plus one.
+    /// Fills the table of latest indices by an atomic maximum: for each element, the position of the last index that
+    /// refers to the element, plus one.
     Latest,
     /// Stores to each element the value of its latest index. An element that no index refers to is copied from the
     /// tensor.

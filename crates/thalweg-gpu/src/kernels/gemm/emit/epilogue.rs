@@ -164,7 +164,7 @@ impl Epilogue<'_> {
         (0..wants.len()).filter(fetched).map(|k| (k, wants[k])).collect()
     }
 
-    /// DSL environment of the epilogue. Coordinates are those of pass `pass`.
+    /// DSL environment of the epilogue, with the coordinates of pass `pass`.
     fn text(&self, pass: &Expr) -> Text<'static> {
         let (index, [row0, column0], (lane, threads)) = (self.part.index(), self.origin(pass), self.threads());
         let (rows, v) = (self.epilogue.rows, self.lanes());

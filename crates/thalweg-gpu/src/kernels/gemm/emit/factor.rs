@@ -208,7 +208,7 @@ impl Copy {
     }
 
     /// Emits code that rounds the rows of a block to TF32, and stores them in fragment order
-    /// ([`crate::kernels::attention::AttentionClass::scores_by_fours`]). All threads of the block must run it.
+    /// ([`crate::kernels::attention::AttentionClass::scores_by_fours`]). All threads of the block must run this code.
     pub fn round_to_fragments(&self) -> Vec<Statement> {
         self.text(ROUND_TO_FRAGMENTS, |text| text.function("tf32", |x| Routine::Tf32.of(x.to_vec())))
     }
@@ -267,8 +267,8 @@ for u: i32 in 0..EACH unroll {
 }
 ";
 
-/// Fragment order: a warp takes 16 rows by 16 terms for two multiplications. Each thread has two terms of two rows for
-/// the first one, followed by those for the second one.
+/// DSL text that stores in fragment order: 16 rows by 16 terms become two blocks of 128 elements, one for each
+/// multiplication of a warp. In a block, each thread has four neighbouring elements: two terms of two rows.
 const ROUND_TO_FRAGMENTS: &str = r"
 var x: f32[EACH][VECTOR];
 for u: i32 in 0..EACH unroll {

@@ -14,7 +14,7 @@ use crate::tunable::TUNABLES;
 use thalweg_kernel::{Along, Body};
 
 /// Threads per block. Two blocks fit a multiprocessor with the registers they hold. The block's 16 warps are as many as
-/// [`MAX_CORESIDENT_BLOCKS`], so that 16 lanes fold the partial results of warps as well as of blocks.
+/// [`MAX_CORESIDENT_BLOCKS`], so 16 lanes fold the partial results of warps, and also those of blocks.
 const THREADS: usize = 512;
 
 impl Spread<'_> {

@@ -21,7 +21,7 @@ const GROUP: usize = 32;
 /// Chained scan of a row that is too long for a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ChainedScan {
-    /// Index of the phase whose results are scanned. The pass after it is the last one.
+    /// Index of the phase whose results are scanned. The pass after this phase is the last.
     pub(super) phase: usize,
     /// Number of vectors per thread in a tile.
     steps: u8,

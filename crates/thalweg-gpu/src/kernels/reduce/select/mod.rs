@@ -184,10 +184,10 @@ impl Spread<'_> {
 
     /// Strategy that holds rows of `n` vectors in registers; `None` if the registers do not suffice.
     ///
-    /// Four vectors a thread: enough loads in flight, and registers left for the computation. Where that covers a long
-    /// row exactly, the source is specialized for it. All other lengths share few sources: groups some powers of two
-    /// apart, with the last vectors masked. A length that changes from call to call (a decoder's cache) must compile
-    /// next to nothing.
+    /// Four vectors a thread: enough loads in flight, and registers left for the computation. If a group of threads
+    /// covers a long row exactly, the source is specialized for this group. All other lengths share few sources: group
+    /// sizes are some powers of two apart, and the last vectors are masked. So a length that changes from call to call
+    /// (a decoder's cache) compiles next to nothing.
     fn held(&self, n: usize) -> Option<RowStrategy> {
         let weight = self.weight() * self.lanes();
         let fits = |group: usize, steps: usize| is_held(steps * weight, group > 512);
