@@ -35,7 +35,7 @@ pub struct Draft {
     pub block: u32,
     /// Bytes of dynamic shared memory.
     pub shared: u32,
-    /// Argument words; the same in every run, except the patched ones.
+    /// Argument words, the same in every run, except those in `patches`.
     pub words: Vec<u64>,
     /// Argument words that are patched at each run: index of the word, and its content.
     pub patches: Vec<(usize, RuntimeArgument)>,

@@ -57,8 +57,8 @@ impl RowCombine<'_> {
     }
 }
 
-/// Number of elements of each level of a scan: `n` points, the last ones of their segments, the last ones of these
-/// segments' segments, …
+/// Number of elements of each level of a scan. The first level has `n` points; each further level has the last elements
+/// of the previous level's segments.
 fn levels(n: usize) -> impl Iterator<Item = usize> {
     std::iter::successors(Some(n), |n| (*n > SEGMENT).then(|| n.div_ceil(SEGMENT))).take(LEVELS)
 }

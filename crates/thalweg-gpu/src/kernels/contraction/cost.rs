@@ -100,7 +100,7 @@ fn is_plain(tiles: &TileGeometry) -> bool {
 }
 
 /// Whether one kernel of our own is expected to take less time than a library's GEMM with prologues and epilogue in
-/// launches of their own. Also holds where no library takes the product.
+/// launches of their own. Also true if no library supports the product.
 pub fn tiles(c: &Contraction, g: &ContractionGeometry, target: &dyn Target) -> bool {
     let Some(opened) = product::launches(c.dtype, c.precision, &g.product) else { return true };
     if target.product(&opened.product).is_none() {
@@ -115,7 +115,8 @@ pub fn tiles(c: &Contraction, g: &ContractionGeometry, target: &dyn Target) -> b
     percent.side(100.0 * own_time(c, g, chip) < percent.get() as f64 * opened_time(c, g, chip))
 }
 
-/// Estimated nanoseconds of one tiled kernel: by TMA where possible, unless split-K tiles are estimated to be faster.
+/// Estimated nanoseconds of one tiled kernel: of a TMA GEMM if possible, unless split-K tiles are estimated to be
+/// faster.
 fn own_time(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> f64 {
     match tma_time(c, g, chip) {
         Some(tma) if select::split_k(c, g, chip) > 1 => tma.min(tile_time(c, g, chip)),

@@ -28,7 +28,7 @@ pub fn plan(c: &Contraction, g: &MatmulGeometry, written: DType, target: &dyn Ta
     crate::kernels::contraction::tiles(&bare, &ContractionGeometry::unfused(g.clone()), written, target)
 }
 
-/// Plans a product by the library; `None` where the library does not support it.
+/// Plans a product by the library; `None` if the library does not support the product.
 fn library(c: &Contraction, geometry: &MatmulGeometry, target: &dyn Target) -> Option<Plan> {
     let launches = product::launches(c.dtype, c.precision, geometry)?;
     let workspace = target.product(&launches.product)?;

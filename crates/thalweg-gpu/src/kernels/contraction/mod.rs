@@ -82,7 +82,7 @@ fn fits_after_short_factor(c: &Contraction, g: &ContractionGeometry) -> bool {
     c.factors[1 - long].is_some() && c.factors[long].is_none() && gemv::kernel(&rest, &of_rest, c.dtype).is_some()
 }
 
-/// Plans one tiled kernel, by TMA where possible.
+/// Plans one tiled kernel, a TMA GEMM if possible.
 fn tiles(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dyn Target) -> Result<Plan, Error> {
     let tma = if cost::is_split_k(c, g, target.chip()) { None } else { tma::select::plan(c, g, written, target) };
     tma.map_or_else(|| gemm::select::plan(c, g, written, target), Ok)

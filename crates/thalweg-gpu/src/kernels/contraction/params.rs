@@ -11,7 +11,7 @@ params! {
         right: Address,
         /// Address of the result.
         result: Address,
-        /// Address of the workspace, where the algorithm has one.
+        /// Address of the workspace, if the algorithm needs any.
         workspace: OptionalAddress,
     }
 }

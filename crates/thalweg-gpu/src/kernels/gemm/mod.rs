@@ -34,8 +34,8 @@ pub struct Tile {
     /// Warps along rows and along columns; the product is the number of warps of the block. On CUDA cores only this
     /// product matters: the block's 256 threads form a grid of 16 × 16 over the tile.
     pub warps: [u32; 2],
-    /// Buffers of the software pipeline in shared memory, at least 2 (double buffering): one is multiplied while the
-    /// others are filled.
+    /// Number of buffers of the software pipeline in shared memory, at least 2 (double buffering): one buffer is
+    /// multiplied while copies fill the others.
     pub stages: u32,
     /// Resident blocks per multiprocessor, a hint for register allocation (launch bounds).
     pub blocks: u32,
@@ -128,8 +128,8 @@ pub struct GemmClass {
     pub factors: [FactorClass; 2],
     /// Epilogue, and the operand index by which it reads the accumulators.
     pub result: (BodyClass, u16),
-    /// Split-K: several blocks divide the terms of a tile. Each stores its accumulators in scratch memory, and the last
-    /// one adds them all and runs the epilogue.
+    /// Split-K: several blocks divide the terms of a tile. Each stores its accumulators in scratch memory; the last
+    /// block to finish adds all of them and runs the epilogue.
     pub split: bool,
 }
 

@@ -18,7 +18,7 @@ params! {
         factors: Vec<FactorParams> = |layout| layout.each(2, |layout, n| FactorParams::declare(layout, &class.factors[n])),
         /// Kernel arguments of the epilogue's body.
         result: BodyParams = |layout| part(layout, &class.result.0),
-        /// Arguments of split-K; `None` where one block computes a tile.
+        /// Arguments of split-K; `None` if one block computes a tile.
         split: Option<SplitParams> = optional(class.split, SplitParams::declare),
     }
 }
@@ -46,7 +46,7 @@ params! {
     pub struct BatchParams(factors: usize) filled by BatchArguments {
         /// Size of the batch dimension.
         size: Divisor,
-        /// Stride of the dimension in each operand: in elements of one that is copied, in matrices of any other.
+        /// Stride of the dimension in each operand: in elements for a copied operand, in matrices for other operands.
         strides: Vec<Stride> = each(factors, Stride::declare),
     }
 }

@@ -17,7 +17,7 @@ pub const BLOCKS: usize = 4;
 /// Value that each point adds to its bin.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Addend {
-    /// One number, which is added for all points.
+    /// Single number, added for all points.
     Same,
     /// Value of this node of the body at each point.
     Element(NodeId),

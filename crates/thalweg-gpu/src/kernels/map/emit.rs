@@ -114,8 +114,8 @@ pub fn vectors(
     out
 }
 
-/// Emits the coordinates of a thread in a tile: `i{d}` for every dimension but the tile's other one, which begins at
-/// `first{dim}`.
+/// Emits the coordinates of a thread in a tile: `i{d}` for every dimension but the tile's outer dimension, along which
+/// the thread's vectors begin at `first{dim}`.
 fn in_tile(class: &MapClass, params: &MapParams, tile: Tile) -> Vec<Statement> {
     let (lane, dim) = (class.space.rank() - 1, tile.dim as usize);
     let tiles = params.tiles.as_ref().expect("a class with tiles has their numbers");

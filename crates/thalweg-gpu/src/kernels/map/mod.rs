@@ -16,21 +16,23 @@ pub struct MapClass {
     pub space: SpaceClass,
     /// Number of vectors per thread.
     pub vectors: u8,
-    /// The two-dimensional tile of a block, where blocks have one.
+    /// Two-dimensional tile of a block; `None` if blocks cover the points in order.
     pub tile: Option<Tile>,
 }
 
-/// A tile over the innermost and another dimension. A thread's vectors follow each other along the other one.
+/// Tile over the innermost dimension and one outer dimension. A thread's vectors follow each other along the outer
+/// dimension.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Tile {
-    /// Index of the tile's other dimension, besides the innermost one.
+    /// Index of the tile's outer dimension.
     pub dim: u8,
-    /// Threads along the other dimension, neighbours in a warp. The rest of the block is along the innermost one.
+    /// Number of threads along the outer dimension; they are neighbours in a warp. The block's other threads are along
+    /// the innermost dimension.
     pub depth: u8,
 }
 
 impl Tile {
-    /// Extents of a tile: in points along the other dimension, and in vectors along the innermost one.
+    /// Extents of a tile: in points along the outer dimension, and in vectors along the innermost dimension.
     pub fn sizes(self, vectors: u8) -> [usize; 2] {
         [self.depth as usize * vectors as usize, BLOCK as usize / self.depth as usize]
     }

@@ -71,9 +71,9 @@ pub fn add_map(plan: &mut Plan, body: &Body, geometry: &MapGeometry, target: &dy
     needs(&mut plan.needs, body, &geometry.accesses);
 }
 
-/// Returns the tile of a map's blocks, with the extent of its other dimension, where an operand is contiguous along
-/// another dimension than the innermost one. `None` where no operand is, or the domain is so small that its cache lines
-/// stay cached anyway.
+/// Returns the tile of a map's blocks and the extent of the tile's outer dimension, if an operand is contiguous along
+/// this dimension instead of the innermost. `None` if there is no such operand, or the domain is so small that its
+/// cache lines stay cached anyway.
 fn tile(body: &Body, space: &Space, chip: &Chip) -> Option<(Tile, usize)> {
     let innermost = space.extents.len().checked_sub(1)?;
     let strided = |w: &Addressing| matches!(w, Addressing::Strided { .. });

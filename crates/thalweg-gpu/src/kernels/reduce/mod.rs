@@ -203,8 +203,8 @@ pub fn power(fold: &OnlineFold) -> u8 {
     }
 }
 
-/// Whether a scan of such elements can run in registers. Sorts cannot. Products of floats cannot, since in another
-/// order one may overflow where the other underflows.
+/// Whether a scan of such elements can run in registers. Sorts cannot. Products of floats cannot: in another order,
+/// partial products may overflow or underflow.
 pub fn is_in_registers(scan: &Scan, dtype: DType) -> bool {
     !matches!(scan.op, ScanOp::Sort | ScanOp::Argsort) && (scan.op != ScanOp::Prod || !dtype.is_float())
 }

@@ -16,7 +16,8 @@ params! {
         chunks_or_extent: I64,
         /// Number of points of a chunk (inner-axis: of vectors).
         chunk_points: I64,
-        /// Number of runs of a row; for rows held by several blocks the number of tiles of rows.
+        /// Number of runs of a row, the ranges of points that a strict pass folds in order; for rows held by several
+        /// blocks, the number of tiles of rows.
         runs_or_tiles: I64,
         /// Number of points of a run.
         run_points: I64,

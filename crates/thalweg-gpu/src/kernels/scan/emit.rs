@@ -60,7 +60,7 @@ fn slot(s) = s + s / 32;
 fn place(i) = REVERSED ? n - 1 - i : i;
 ";
 
-/// One thread per row, which loads several points at a time so that several loads are in flight.
+/// One thread per row. It loads several points at a time, so that several loads are in flight.
 const IN_ORDER: &str = r"
 let row = i64(block) * ROWS + i64(t), start = row * row_step;
 if row >= rows { return; }

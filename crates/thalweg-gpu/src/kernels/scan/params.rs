@@ -17,7 +17,7 @@ params! {
         row_stride: I64,
         /// Stride from point to point, in elements.
         point_stride: I64,
-        /// Number of threads per row where a warp has several rows; number of points per chunk where blocks have chunks
+        /// Number of threads per row, if a warp scans several rows; number of points per chunk, if blocks scan chunks
         /// of rows.
         row_threads_or_chunk: I64,
         /// Number of blocks per row.

@@ -48,6 +48,6 @@ pub struct ScatterClass {
     pub dims: u8,
     /// Whether thread indices take 64 bits.
     pub wide: bool,
-    /// Neighbouring lines per thread, which share their indices: as many as fill a vector, or one.
+    /// Number of neighbouring lines per thread, which share their indices: as many as fill a vector, or 1.
     pub lanes: u8,
 }

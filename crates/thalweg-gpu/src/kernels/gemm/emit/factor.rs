@@ -234,8 +234,8 @@ for u: u32 in 0..COUNT unroll {
 }
 ";
 
-/// Copies vectors of 16 bytes. A thread's vectors have one position along the inner dimension, and are some lines or
-/// terms apart along the outer one.
+/// Copies vectors of 16 bytes. All vectors of a thread have the same position along the inner dimension; along the
+/// outer dimension they have a constant stride.
 const VECTORS_BEGIN: &str = r"
 let outer# = i32(t) / WIDTH, inner# = i32(t) % WIDTH * VECTOR;
 let from# = batch# + i64(outer_first + outer#) * i64(pitch#) + i64(inner_first + inner#);

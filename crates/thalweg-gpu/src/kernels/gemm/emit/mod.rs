@@ -98,7 +98,7 @@ pub(crate) fn next_place(place: &str, phase: &str, stages: u32) -> Vec<Statement
 const REGISTERS: u32 = 65536;
 const MAX_REGISTERS: u32 = 240;
 
-/// Registers per consumer thread of `groups` warpgroups, where the producer warpgroup keeps only `less` (`setmaxnreg`).
+/// Registers per consumer thread of `groups` warpgroups, if the producer warpgroup keeps only `less` (`setmaxnreg`).
 /// All warpgroups share the block's allocation at launch, which is the same for each thread: a warpgroup that requests
 /// more than is left waits forever.
 pub(crate) fn registers(groups: u32, less: u32) -> u32 {

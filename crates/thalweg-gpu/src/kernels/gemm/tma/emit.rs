@@ -24,7 +24,7 @@ struct TmaGemm<'a> {
     params: TmaGemmParams,
     /// Layout of the arguments of all GEMMs of the launch.
     layout: Layout,
-    /// Number of argument words of one GEMM.
+    /// Number of 64-bit argument words of one GEMM.
     words: usize,
 }
 

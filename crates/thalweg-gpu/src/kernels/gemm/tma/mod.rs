@@ -58,7 +58,7 @@ pub struct TmaGemmClass {
     pub result: (BodyClass, u16),
     /// Number of products in one launch.
     pub products: u32,
-    /// Whether the last lines of B, which do not fill a tile, are copied uninterleaved though the others are
+    /// Whether the last lines of B, which do not fill a tile, are copied in memory order although the other lines are
     /// interleaved.
     pub rest: bool,
 }
@@ -80,7 +80,7 @@ impl TmaGemmClass {
         self.tile.m / self.tile.team
     }
 
-    /// Neighbouring columns per thread, where columns are interleaved; 0 where a thread has pairs.
+    /// Number of neighbouring columns per thread, if columns are interleaved; 0 if a thread has pairs of columns.
     pub fn interleaved(&self) -> u32 {
         self.factors[1].interleaved.into()
     }

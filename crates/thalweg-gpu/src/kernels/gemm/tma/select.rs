@@ -217,8 +217,8 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
     planned(c, g, written, target).map(|p| p.plan)
 }
 
-/// Adds one launch for several contractions of one class and size (grouped GEMM). Returns `false`, and adds nothing,
-/// where that is not possible.
+/// Adds one launch for several contractions of one class and size (grouped GEMM). Returns `false`, and adds nothing, if
+/// one launch cannot compute them.
 pub fn add_grouped(plan: &mut Plan, siblings: &[Sibling<'_>], target: &dyn Target) -> bool {
     let own = |p: &Sibling<'_>| planned(p.contraction, p.geometry, p.contraction.dtype, target);
     let Some(all) = siblings.iter().map(own).collect::<Option<Vec<_>>>() else { return false };

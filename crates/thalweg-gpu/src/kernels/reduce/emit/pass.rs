@@ -85,7 +85,7 @@ impl Rows<'_> {
         Statement::count("k", steps.into(), Unroll::All, vec![Statement::Let("q".into(), place), inside])
     }
 
-    /// Emits a strict pass, which folds block by block of each run, with lanes in order.
+    /// Emits a strict pass, which folds each run of points block by block, with lanes in order.
     fn ordered(&self, phase: &Phase, inner: Vec<Statement>) -> Vec<Statement> {
         let t = self.t;
         let (runs, length) = (self.params.runs_or_tiles.read(t), || self.params.run_points.read(t));

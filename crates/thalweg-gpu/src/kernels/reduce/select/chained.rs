@@ -12,7 +12,7 @@ use crate::tunable::TUNABLES;
 use thalweg_ir::DType;
 use thalweg_kernel::{Phases, Scan};
 
-/// Threads per block, which processes one tile of a row.
+/// Threads per block. A block processes one tile of a row.
 const THREADS: u16 = 256;
 /// Number of tiles per group. Each group publishes its own total and its inclusive prefix, so look-back goes over 32
 /// groups at a time, one per lane of a warp.

@@ -240,7 +240,7 @@ impl Spread<'_> {
         wanted && self.chunks(self.shared(strategy), self.online.is_some()) > 1
     }
 
-    /// Strategy of split rows, where all threads of a block have a chunk of one row.
+    /// Strategy for split rows, in which all threads of a block process a chunk of one row.
     fn shared(&self, strategy: RowStrategy) -> RowStrategy {
         match strategy {
             RowStrategy::Registers { .. } | RowStrategy::Reread { .. } => self.reread(),
@@ -248,8 +248,8 @@ impl Spread<'_> {
         }
     }
 
-    /// Number of chunks of a row, such that all blocks run at once: one more would run alone at the end. Blocks that
-    /// hold the tiles of an online reduction take twice the registers, so fewer run at once.
+    /// Number of chunks of a row, such that all blocks run at once: a further block would run alone at the end. Blocks
+    /// that hold the tiles of an online reduction take twice the registers, so fewer run at once.
     fn chunks(&self, strategy: RowStrategy, online: bool) -> usize {
         let (rows, n) = self.counts();
         let tiles = rows.div_ceil(strategy.rows() as usize).max(1);
