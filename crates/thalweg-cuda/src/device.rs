@@ -51,8 +51,8 @@ impl CudaDevice {
     /// `explain` works with it on machines without a GPU.
     ///
     /// With the feature `emulate` (Linux on x86-64), `cuda:emulated` and `cuda:emulated:1` are two GPUs emulated on the
-    /// host. `cuda:emulated:small` is an emulated GPU for tests, with 16 multiprocessors, a second-level cache of 4 KiB,
-    /// and queues that allocate three fault slots at a time.
+    /// host. `cuda:emulated:small` is an emulated GPU for tests, with 16 multiprocessors, a second-level cache of 4
+    /// KiB, and queues that allocate three fault slots at a time.
     ///
     /// # Errors
     /// If no device has this name, or the driver or the compiler is missing; the message says what to install.

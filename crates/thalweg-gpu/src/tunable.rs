@@ -109,8 +109,8 @@ thalweg_ir::tunables! {
         /// chunks.
         min_run_values: 128, in 1..=8,
         /// Minimum number of values along a scatter's axis at which runs of equal indices are cut into chunks even if
-        /// elements have few values on average. Without chunks, an element that gets all values takes one thread 0.14 us
-        /// per value.
+        /// elements have few values on average. Without chunks, an element that gets all values takes one thread 0.14
+        /// us per value.
         min_skewed_values: 1 << 20, in 1..=64,
         /// Number of sorted indices per chunk of a run. With 128, partial results are few, yet an element with 10 M
         /// values keeps 78,125 threads busy.
@@ -139,8 +139,8 @@ thalweg_ir::tunables! {
         max_joined_blocks: 8, in 0..=1,
 
         /// Minimum number of multiplications of a GEMM for the library (cuBLASLt). CUDA cores compute a smaller GEMM in
-        /// less than the half millisecond that choosing and checking an algorithm takes for each new size. Overridden by
-        /// `THALWEG_CUBLASLT_MIN_MULTIPLICATIONS`.
+        /// less than the half millisecond that choosing and checking an algorithm takes for each new size. Overridden
+        /// by `THALWEG_CUBLASLT_MIN_MULTIPLICATIONS`.
         min_library_product: 1 << 18, in 1..=4096,
         /// Maximum number of launches for one batched GEMM by the library: batch dimensions beyond the first are looped
         /// over.
@@ -148,8 +148,8 @@ thalweg_ir::tunables! {
         /// Maximum estimated time of a kernel of our own, in percent of the time of the library's GEMM with its
         /// prologue and epilogue launches.
         library_percent: 100, in 10..=1000,
-        /// Minimum number of multiplications of a GEMM at which misaligned rows of 2-byte operands matter: such operands
-        /// are copied to aligned memory, or the cost model assumes that the library is slow.
+        /// Minimum number of multiplications of a GEMM at which misaligned rows of 2-byte operands matter: such
+        /// operands are copied to aligned memory, or the cost model assumes that the library is slow.
         min_odd_product: 1 << 28, in 1..=4096,
         /// Minimum number of rows and of columns of a GEMM whose misaligned operands are copied to aligned memory. In
         /// smaller GEMMs the copy takes longer than the misaligned reads.
@@ -160,8 +160,8 @@ thalweg_ir::tunables! {
         /// Minimum number of multiplications per line of the short side at which an unfused GEMM is computed as a row
         /// reduction (GEMV).
         min_folded_product: 1 << 16, in 1..=256,
-        /// Minimum number of blocks that keep the chip busy, in percent of its multiprocessors. With so many blocks, GEMM
-        /// tiles are large and attention blocks persistent.
+        /// Minimum number of blocks that keep the chip busy, in percent of its multiprocessors. With so many blocks,
+        /// GEMM tiles are large and attention blocks persistent.
         busy_percent: 100, in 0..=50,
         /// Maximum number of rows of a GEMM for flat tiles (64 rows by 128 or 256 columns), as in a convolution of few
         /// channels.
@@ -170,8 +170,8 @@ thalweg_ir::tunables! {
         min_split_terms: 128, in 1..=64,
         /// Minimum number of steps over terms per block for split-K.
         min_split_steps: 2, in 1..=2,
-        /// Maximum number of blocks that share the terms of a tile (split-K). The last block to finish reads the partial
-        /// sums of all of them.
+        /// Maximum number of blocks that share the terms of a tile (split-K). The last block to finish reads the
+        /// partial sums of all of them.
         max_splits: 16, in 1..=4,
         /// Maximum number of tile shapes of TMA GEMMs whose estimated times are compared, the largest first.
         max_fed_tiles: 4, in 1..=4,
@@ -189,11 +189,11 @@ thalweg_ir::tunables! {
         min_graph_launches: 3, in 1..=3,
         /// Maximum number of CUDA graphs per batch schedule.
         max_graphs: 4, in 1..=4,
-        /// Maximum number of batch schedules that a queue caches. At this limit, it drops the schedules that none of its
-        /// last `max_runs / 2` batches used.
+        /// Maximum number of batch schedules that a queue caches. At this limit, it drops the schedules that none of
+        /// its last `max_runs / 2` batches used.
         max_runs: 512, in 1..=8,
-        /// Maximum number of events that a queue keeps. A wait for a ticket older than the kept events waits for a later
-        /// event.
+        /// Maximum number of events that a queue keeps. A wait for a ticket older than the kept events waits for a
+        /// later event.
         max_events: 64, in 1..=4,
         /// Minimum bytes of the exchange buffer, through which the blocks of a launch exchange values.
         min_exchange_bytes: 1 << 20, in 64..=1024,

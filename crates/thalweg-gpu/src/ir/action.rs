@@ -144,7 +144,8 @@ pub enum Action {
     },
     /// Orders register accesses before the warpgroup's next multiplications (`wgmma.fence`).
     WarpgroupFence,
-    /// Asynchronous multiplication by a warpgroup, 64 rows by 16 terms (`wgmma`, [`crate::ir::Definition::Warpgroups`]).
+    /// Asynchronous multiplication by a warpgroup, 64 rows by 16 terms (`wgmma`,
+    /// [`crate::ir::Definition::Warpgroups`]).
     WarpgroupMultiply {
         /// Whether A and B are f16 instead of bf16.
         f16: bool,

@@ -368,7 +368,8 @@ impl Scatter<'_> {
         operand("sorted", Type::U64, self.params.sorted_or_latest.slot())
     }
 
-    /// Pair `at` of the row's sorted pairs: destination element in the high half, position of its index in the low half.
+    /// Pair `at` of the row's sorted pairs: destination element in the high half, position of its index in the low
+    /// half.
     fn sorted(at: Expr) -> Expr {
         Expr::Load(Type::U64, "sorted".into(), Box::new(i64("at4") + at))
     }
