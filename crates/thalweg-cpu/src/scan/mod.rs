@@ -325,6 +325,8 @@ unsafe fn floats<T: Element<Wide = f64>>(
 
 unsafe fn ints<T: Int>(op: ScanOp, reverse: bool, from: *const T, to: *mut u8, rows: Rows, threads: Option<&Threads>) {
     let lie = (from, to.cast::<T>());
+    // Sums and products have the same bits for signed and unsigned integers.
+    let bits = (from.cast::<T::Unsigned>(), to.cast::<T::Unsigned>());
     let larger = |a: T, b: T| if b.key() > a.key() { b } else { a };
     let smaller = |a: T, b: T| if b.key() < a.key() { b } else { a };
     // SAFETY: the caller's promise.
@@ -333,27 +335,9 @@ unsafe fn ints<T: Int>(op: ScanOp, reverse: bool, from: *const T, to: *mut u8, r
             ScanOp::Max => blocks(T::MIN, larger, true, reverse, lie, rows, threads),
             ScanOp::Min => blocks(T::MAX, smaller, true, reverse, lie, rows, threads),
             ScanOp::Sort | ScanOp::Argsort => sorted(op, reverse, from, to, rows, threads),
-            ScanOp::Sum | ScanOp::Prod => wrapping::<T::Unsigned>(op, reverse, from.cast(), to, rows, threads),
+            ScanOp::Sum => blocks(T::Unsigned::ZERO, T::Unsigned::plus, true, reverse, bits, rows, threads),
+            ScanOp::Prod => blocks(T::Unsigned::ONE, T::Unsigned::times, true, reverse, bits, rows, threads),
             ScanOp::LogSumExp => panic!("logcumsumexp takes floats"),
-        }
-    }
-}
-
-/// Running sum or product, which has the same bits for signed and unsigned integers.
-unsafe fn wrapping<T: Int>(
-    op: ScanOp,
-    reverse: bool,
-    from: *const T,
-    to: *mut u8,
-    rows: Rows,
-    threads: Option<&Threads>,
-) {
-    let lie = (from, to.cast::<T>());
-    // SAFETY: the caller's promise.
-    unsafe {
-        match op {
-            ScanOp::Sum => blocks(T::ZERO, T::plus, true, reverse, lie, rows, threads),
-            _ => blocks(T::ONE, T::times, true, reverse, lie, rows, threads),
         }
     }
 }
