@@ -64,6 +64,16 @@ impl<'g, 'f, 'a> GreedySearch<'g, 'f, 'a> {
         }
     }
 
+    /// Keeps the result of a move in `best`, if it is faster than that and than the state.
+    fn keep_faster(&self, best: &mut Option<State>, (what, about): (Move, &[usize]), next: Result<State, Rule>) {
+        considered(self.kernels.facts, what, about, self.state.time, time_of(&next));
+        if let Ok(next) = next
+            && next.time < best.as_ref().map_or(self.state.time, |b| b.time)
+        {
+            *best = Some(next);
+        }
+    }
+
     /// Move: merge reductions of one row class, and their producers, into the kernel that uses them.
     fn absorb_rows(&mut self) {
         // A kernel is named by one of its stores, which stays the same while kernels are merged.
@@ -156,12 +166,7 @@ impl<'g, 'f, 'a> GreedySearch<'g, 'f, 'a> {
             let mut best: Option<State> = None;
             for home in self.kernels.places_for(&self.state, v) {
                 let next = self.kernels.stored_in(&self.state, v, home);
-                considered(self.kernels.facts, Move::Store, &[v], self.state.time, time_of(&next));
-                if let Ok(next) = next
-                    && next.time < best.as_ref().map_or(self.state.time, |b| b.time)
-                {
-                    best = Some(next);
-                }
+                self.keep_faster(&mut best, (Move::Store, &[v]), next);
             }
             if let Some(best) = best {
                 self.state = best;
@@ -198,12 +203,7 @@ impl<'g, 'f, 'a> GreedySearch<'g, 'f, 'a> {
                 }
                 added.push(own);
                 let next = self.kernels.changed(&self.state, (self.state.stored.clone(), &[]), &removed, &added);
-                considered(self.kernels.facts, Move::Relocate, &[v], self.state.time, time_of(&next));
-                if let Ok(next) = next
-                    && next.time < best.as_ref().map_or(self.state.time, |b| b.time)
-                {
-                    best = Some(next);
-                }
+                self.keep_faster(&mut best, (Move::Relocate, &[v]), next);
             }
             if let Some(best) = best {
                 self.state = best;
