@@ -101,11 +101,16 @@ fn predicted(explanation: &Explanation) -> Result<(), String> {
         let again = if scratch { kernel.bytes_written } else { beyond };
         // Components of user-defined combines are such buffers, too; the plan knows how often they are passed over.
         let combined = kernel.operations.iter().any(named(&["fold", "scan"]));
-        let buffers = kernel.features.rows.filter(|_| combined).map_or(0, |r| r.again as usize);
-        // Scanned rows that are not kept on chip go to scratch before and after the scan.
+        let buffers = kernel.features.rows.iter().filter(|_| combined).map(|r| r.again as usize).sum::<usize>();
+        // Scanned rows that are not kept on chip go to scratch before and after the scan; a radix sort writes keys and
+        // indices once for each byte of a key.
         let points = kernel.features.points as usize;
-        let bytes = |&o: &usize| points * element_size(&segment.operations[o].result);
-        let buffers = buffers + kernel.operations.iter().filter(|&o| scanned(o)).map(|o| 2 * bytes(o)).sum::<usize>();
+        let sorted = named(&["sort", "argsort"]);
+        let scratch_of = |o: &usize| {
+            let size = element_size(&segment.operations[*o].result);
+            points * size * if sorted(o) { size + size_of::<i64>() } else { 2 }
+        };
+        let buffers = buffers + kernel.operations.iter().filter(|&o| scanned(o)).map(scratch_of).sum::<usize>();
         if kernel.launches != 1 || kernel.in_place > 0 || kernel.operations.iter().any(by_index) {
             continue;
         }

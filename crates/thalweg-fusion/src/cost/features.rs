@@ -120,8 +120,8 @@ pub struct CostFeatures {
     pub work: Work,
     /// Maximum number of live values.
     pub alive: u32,
-    /// Features of the rows, for a row kernel.
-    pub rows: Option<RowFeatures>,
+    /// Features of the rows of each row kernel: one, several in a group, none if no rows are reduced or scanned.
+    pub rows: Vec<RowFeatures>,
     /// Features of the product, for a contraction.
     pub product: Option<Product>,
     /// Number of elements of right operands that are repacked, over all blocks of rows.
@@ -271,7 +271,7 @@ fn rows(body: &Body, orientation: Orientation, g: &RowGeometry, left: &mut [u64]
     }
     let long = along && row > order::BLOCK as u64;
     f.chunks += if long { points.div_ceil(CHUNK) } else { rows.min(points.div_ceil(CHUNK)) };
-    f.rows = Some(r);
+    f.rows.push(r);
 }
 
 fn row_features(body: &Body, along: bool, g: &RowGeometry, counted: &NodeCounts, machine: &Machine) -> RowFeatures {

@@ -1,8 +1,8 @@
 use super::*;
 use thalweg_ir::{DType, ElementOp, MAX_RANK, Monoid};
 use thalweg_kernel::{
-    Access, AccessClass, AccessGeometry, BodyBuilder, Geometry, Kernel, MapGeometry, Node, NodeId, Orientation,
-    RowGeometry,
+    Access, AccessClass, AccessGeometry, BodyBuilder, Geometry, GroupPart, Kernel, MapGeometry, Node, NodeId,
+    Orientation, RowGeometry,
 };
 
 /// Body of `ops` times `y = op(y)` over `n` f32 elements.
@@ -46,7 +46,7 @@ fn softmax(rows: usize, row: usize) -> (Kernel, Geometry) {
 fn features_of_a_softmax() {
     let (kernel, geometry) = softmax(128, 1000);
     let f = Costs::typical().features(&kernel, &geometry, &[512_000], &[512_000]);
-    let rows = f.rows.unwrap();
+    let rows = f.rows[0];
     assert_eq!((rows.rows, rows.row, rows.passes, rows.folds, rows.along), (128, 1000, 3, 2, true));
     // Exponentials are buffered for the last pass: computed once.
     assert_eq!(f.work.special, ElementOp::Exp.row().cost as u64 * 128_000);
@@ -89,8 +89,32 @@ fn time_grows_with_arithmetic_bytes_and_passes() {
     let (kernel, geometry) = softmax(256, 512);
     let mut f = Costs::typical().features(&kernel, &geometry, &[1 << 19], &[1 << 19]);
     let three = costs.time(&f, 1 << 20);
-    f.rows.as_mut().unwrap().passes = 2;
+    f.rows[0].passes = 2;
     assert!(costs.time(&f, 1 << 20) < three);
+}
+
+#[test]
+fn row_kernels_of_a_group_cost_what_each_costs() {
+    let costs = Costs::typical();
+    let (kernel, geometry) = softmax(256, 512);
+    let (short, small) = softmax(4, 8);
+    let bytes = [1 << 19, 128, 1 << 19, 128];
+    let time = |kernels: Vec<Kernel>, all: Vec<Geometry>, bytes: &[usize]| {
+        let part = |kernel| GroupPart { kernel, reads: 1, writes: 1, scalars: 0 };
+        let parts = (0..all.len() as u32).map(part).collect();
+        let f = costs.features(&Kernel::Group { kernels, parts }, &Geometry::Group(all), &bytes[..2], &bytes[2..]);
+        (f.rows.len(), costs.time(&f, 1 << 20))
+    };
+    let (kernels, geometries) = ([kernel, short], [geometry, small]);
+    let [there, back] = [[0, 1], [1, 0]].map(|order: [usize; 2]| {
+        let at = order.map(|i| [bytes[i], bytes[2 + i]]);
+        let bytes = [at[0][0], at[1][0], at[0][1], at[1][1]];
+        time(order.map(|i| kernels[i].clone()).into(), order.map(|i| geometries[i].clone()).into(), &bytes)
+    });
+    assert_eq!(there, back);
+    assert_eq!(there.0, 2);
+    let alone = costs.time(&costs.features(&kernels[0], &geometries[0], &bytes[..1], &bytes[2..3]), 1 << 20);
+    assert!(there.1 >= alone, "{} for both, {alone} for the larger one", there.1);
 }
 
 #[test]

@@ -74,13 +74,13 @@ impl Costs {
     /// Time of rereads within a thread's private caches.
     fn reread_time(&self, features: &CostFeatures) -> f64 {
         let again: u64 = features.traffic.iter().map(|t| t.again).sum();
-        let rows = features.rows.map_or(0.0, |r| r.again as f64 * self.again * self.level(r.near).read);
-        again as f64 * self.levels[0].read + rows
+        let rows = features.rows.iter().map(|r| r.again as f64 * self.again * self.level(r.near).read);
+        again as f64 * self.levels[0].read + rows.sum::<f64>()
     }
 
     fn arithmetic(&self, features: &CostFeatures, level: Level) -> f64 {
         let w = &features.work;
-        let across = features.rows.is_some_and(|r| !r.along);
+        let across = features.rows.iter().any(|r| !r.along);
         let fold = if across { self.fold_across } else { self.fold };
         let classes = [
             (w.simple, self.simple),
@@ -126,7 +126,7 @@ impl Costs {
 
     /// Time of loops, calls and rows.
     fn overhead(&self, features: &CostFeatures) -> f64 {
-        let rows = features.rows.map_or(0.0, |r| {
+        let rows = features.rows.iter().map(|r| {
             let along = if r.along {
                 r.rows as f64 * (r.passes as f64 * self.row + r.folds as f64 * self.row_fold)
             } else {
@@ -135,6 +135,6 @@ impl Costs {
             let strips = if r.along { 0.0 } else { (r.chunks * r.passes as u64) as f64 * self.strip };
             along + strips + r.calls as f64 * self.call
         });
-        features.runs as f64 * self.run + features.calls as f64 * self.call + rows
+        features.runs as f64 * self.run + features.calls as f64 * self.call + rows.sum::<f64>()
     }
 }
