@@ -14,7 +14,11 @@ impl Writer<'_> {
         let body = std::mem::take(&mut self.builder).finish();
         let loaded = body.loaded();
         let (kernel, geometry) = self.kernel(body);
-        let (touched, in_place) = (self.touched(&loaded), self.in_place_of(&kernel, &geometry));
+        let touched = match (&kernel, &geometry) {
+            (Kernel::Boxes(bodies), Geometry::Boxes(boxes)) => self.touched_by_boxes(bodies, boxes),
+            _ => self.touched(&loaded),
+        };
+        let in_place = self.in_place_of(&kernel, &geometry);
         let Writer { reads, scalars, computed, .. } = self;
         MapKernel { kernel, geometry, reads, scalars, in_place, touched, computed }
     }
@@ -37,6 +41,21 @@ impl Writer<'_> {
             touched.min(layout(self.ix, *v).distinct()) * self.ix.dtype(*v).size()
         };
         self.reads.iter().map(of).collect()
+    }
+
+    /// Bytes of distinct elements of each operand that the boxes of a domain read. A branch that no point of a box takes
+    /// is not in the box's body.
+    fn touched_by_boxes(&self, bodies: &[Body], boxes: &[MapGeometry]) -> Vec<usize> {
+        let mut elements = vec![0; self.reads.len()];
+        for (body, geometry) in bodies.iter().zip(boxes) {
+            for ((access, map), loaded) in body.accesses.iter().zip(&geometry.accesses).zip(body.loaded()) {
+                if let Some(n) = access.operand.and_then(|o| elements.get_mut(o as usize)).filter(|_| loaded) {
+                    *n += map.distinct;
+                }
+            }
+        }
+        let of = |(v, n): (&ValueId, usize)| n.min(layout(self.ix, *v).distinct()) * self.ix.dtype(*v).size();
+        self.reads.iter().zip(elements).map(of).collect()
     }
 
     /// Pairs of results and operands whose memory they may reuse, for a laid-out kernel. With boxes, parts of an
