@@ -344,9 +344,9 @@ fn integers_wrap() {
 fn large_products_keep_their_bits_through_shared_panels() {
     let mut rng = Lcg(9);
     for sizes in [[1, 203, 611, 300], [1, 130, 260, 1100], [2, 100, 140, 257], [1, 1, 5000, 300], [1, 4100, 1, 700]] {
-        agree::<f32>(&mut rng, sizes, f32::NAN, 4);
+        agree::<f32>(&mut rng, sizes, f32::NAN, 2);
     }
-    for sizes in [[1, 203, 611, 601], [1, 130, 260, 1100]] {
+    for sizes in [[1, 203, 311, 601], [1, 130, 260, 1100]] {
         agree::<Bf16>(&mut rng, sizes, Bf16::narrow(f32::NAN), 3);
         agree::<u8>(&mut rng, sizes, 77, 3);
     }
@@ -355,9 +355,9 @@ fn large_products_keep_their_bits_through_shared_panels() {
     }
     // One row and a few, and columns with contiguous terms: partial blocks of lanes, columns and terms.
     for rows in 1..=5 {
-        agree::<f32>(&mut rng, [1, rows, 37, 9_411], f32::NAN, 10);
-        agree::<F16>(&mut rng, [1, rows, 17, 4_113], F16::narrow(f32::NAN), 5);
-        agree::<Bf16>(&mut rng, [1, rows, 17, 8_237], Bf16::narrow(f32::NAN), 5);
+        agree::<f32>(&mut rng, [1, rows, 37, 9_411], f32::NAN, 3);
+        agree::<F16>(&mut rng, [1, rows, 17, 4_113], F16::narrow(f32::NAN), 3);
+        agree::<Bf16>(&mut rng, [1, rows, 17, 8_237], Bf16::narrow(f32::NAN), 3);
     }
     // Products of two vectors, and of one row with few columns: blocks of terms side by side.
     for sizes in [[1, 1, 1, 20_000], [1, 1, 3, 9_001], [1, 2, 1, 4_097]] {

@@ -77,7 +77,7 @@ fn narrow_rows_agree_with_the_definition() {
         devices.push(CpuDevice::with(CpuOptions { threads: 2, parallel_ns: 0.0, isa }));
     }
     let class = |l: Lies| AccessClass::of_step(l.0[2]);
-    for round in 0..300 {
+    for round in 0..120 {
         let width = [2, 3, 4, 5, 7, 8, 9, 31, 100, 128, 130][rng.below(if round % 3 == 0 { 11 } else { 4 })];
         let rows = [7, 8, 9, 40, 1000, 20_000][rng.below(if round % 10 == 0 { 6 } else { 5 })];
         let extents = [1 + rng.below(3), rows, width];

@@ -234,6 +234,11 @@ impl Loop {
         self.interned().known.dtypes[node as usize]
     }
 
+    /// Dtypes of all nodes of the region, as [`dtype`](Loop::dtype) gives them.
+    pub fn dtypes(self) -> &'static [DType] {
+        &self.interned().known.dtypes
+    }
+
     /// Dtype of a carried value.
     pub fn carried(self, number: usize) -> DType {
         self.dtype(self.region().next[number])

@@ -1,13 +1,13 @@
 //! Reference of loops: one iteration of one element after the other.
 
 use super::cast;
-use thalweg_ir::{DType, First, Loop, RegionNode, Scalar};
+use thalweg_ir::{DType, First, Loop, Region, RegionNode, Scalar};
 
 /// Carried values of a loop after its last iteration, from the arguments of one element.
 pub fn looped(of: Loop, args: &[Scalar]) -> Vec<Scalar> {
     let region = of.region();
     let args: Vec<Scalar> = args.iter().zip(&region.args).map(|(&a, &dtype)| held(a, dtype)).collect();
-    let mut turn = Iteration { of, values: vec![Scalar::Int(0); region.nodes.len()], inner: vec![] };
+    let mut turn = Iteration::new(of);
     let mut carried: Vec<Scalar> = region
         .first
         .iter()
@@ -29,7 +29,7 @@ pub fn looped(of: Loop, args: &[Scalar]) -> Vec<Scalar> {
 /// Combination of two partial results by a user-defined combine ([`Loop::is_combine`]).
 pub fn combined(of: Loop, before: &[Scalar], after: &[Scalar]) -> Vec<Scalar> {
     let region = of.region();
-    let mut turn = Iteration { of, values: vec![Scalar::Int(0); region.nodes.len()], inner: vec![] };
+    let mut turn = Iteration::new(of);
     let held = |values: &[Scalar]| -> Vec<Scalar> {
         values.iter().zip(&region.args).map(|(&v, &dtype)| held(v, dtype)).collect()
     };
@@ -43,17 +43,24 @@ fn held(value: Scalar, dtype: DType) -> Scalar {
 }
 
 struct Iteration {
-    of: Loop,
+    region: &'static Region,
+    /// Dtype of each node.
+    dtypes: &'static [DType],
     values: Vec<Scalar>,
     /// Results of inner loops, by node.
     inner: Vec<(u32, Vec<Scalar>)>,
 }
 
 impl Iteration {
+    fn new(of: Loop) -> Iteration {
+        let region = of.region();
+        Iteration { region, dtypes: of.dtypes(), values: vec![Scalar::Int(0); region.nodes.len()], inner: vec![] }
+    }
+
     /// Computes the values of an iteration.
     fn run(&mut self, carried: &[Scalar], args: &[Scalar]) {
         self.inner.clear();
-        for (i, node) in self.of.region().nodes.iter().enumerate() {
+        for (i, node) in self.region.nodes.iter().enumerate() {
             let value = |n: &u32| self.values[*n as usize];
             self.values[i] = match node {
                 RegionNode::Carried(n) => carried[*n as usize],
@@ -62,7 +69,7 @@ impl Iteration {
                 RegionNode::Cast { dtype, arg } => cast(value(arg), *dtype),
                 RegionNode::Element { op, args } => {
                     let (row, n) = (op.row(), op.row().arity);
-                    let operand = self.of.dtype(args[n - 1]);
+                    let operand = self.dtypes[args[n - 1] as usize];
                     let out = op.output(operand);
                     if operand.is_float() {
                         let x = [0, 1, 2].map(|k| value(&args[k]).to_f64());
