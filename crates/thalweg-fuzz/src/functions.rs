@@ -310,7 +310,7 @@ const FUNCTIONS: &[Function] = &[
     }),
 ];
 
-/// Functions whose composition depends on a size. One program in four is one of them.
+/// Functions whose composition depends on a size. Every other program is one of them.
 const CHOOSING: &[Function] = &[
     ("conv", Floats, |c| {
         // Convolution over all channels of several samples, or over each channel by itself.
@@ -352,13 +352,24 @@ const CHOOSING: &[Function] = &[
     }),
     ("gathers of functions", Floats, |c| {
         // A few elements of a function of all elements, gathered by one index after the other.
-        let mut x = c.filled([60]).sin() * 2.0;
-        for many in [20, 8, 4, 2, 2, 1, 1] {
+        let mut x = c.filled([1024]).sin() * 2.0;
+        for many in [256, 64, 16, 8, 2, 1, 1] {
             let n = x.numel();
             let index = (Tensor::arange_with(many, DType::I64) * 3 + 1) % n as i64;
             x = x.index_select(0, &index).cos();
         }
         vec![x]
+    }),
+    ("first elements", Numbers, |c| {
+        // Rows and numbers of elements around all limits between selection, blocks and a sort.
+        let largest = c.rng.bool();
+        let mut all = vec![];
+        for most in [1, 2, 3, 4, 8, 24] {
+            let n = c.rng.usize(24..60);
+            let (values, places) = c.filled([2, n]).topk(c.rng.usize(1..=most), 1, largest);
+            all.extend([values, places]);
+        }
+        all
     }),
     ("one row", Floats, |c| {
         // A sum of more terms than a block has, for a few columns.
@@ -386,7 +397,7 @@ const CHOICES: u64 = 0x6368_6f69_6365;
 /// Program that a random library function records, with the function's name.
 pub fn program(checker: &Checker, seed: u64) -> Result<Option<(&'static str, Program)>, String> {
     let mut rng = Rng::with_seed(seed);
-    let choosing = Rng::with_seed(seed ^ CHOICES).u32(..4) == 0;
+    let choosing = Rng::with_seed(seed ^ CHOICES).bool();
     let list = if choosing { CHOOSING } else { FUNCTIONS };
     let &(name, takes, f) = &list[rng.usize(..list.len())];
     let floats = [DType::F32, DType::F32, DType::F64, DType::F16, DType::BF16];
