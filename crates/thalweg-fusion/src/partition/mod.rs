@@ -66,7 +66,8 @@ pub struct Planned {
     pub time: u64,
     /// Whether the search completed; otherwise its budget ended it.
     pub complete: bool,
-    /// Operations written into candidate kernels.
+    /// Number of visits, the effort of the search: one per candidate kernel looked up, and one per operation of each
+    /// new candidate.
     pub visits: u64,
     /// Use of partial plans known from other segments: with any, another process might find another plan.
     pub parts: PartsUsed,

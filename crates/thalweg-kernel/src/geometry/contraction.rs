@@ -71,8 +71,9 @@ pub enum FactorOrder {
 /// mask)·v` it is `q·kᵀ`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Inner {
-    /// The producer GEMM, over the points of the operand; its own operands are in memory or map bodies. If an
-    /// elementwise chain follows its accumulators alone, that chain is its epilogue: a map with one result.
+    /// The producer GEMM; its result has the shape of the operand. Its own operands are in memory or map bodies. Its
+    /// epilogue is the elementwise chain after its accumulators, if there is one: a map with one result, whose other
+    /// inputs depend on no product or fold (scale and mask of attention).
     pub product: Contraction,
     /// Index of the prologue's operand that receives the result: the accumulators, in the accumulator's dtype, or the
     /// output of the producer's epilogue.

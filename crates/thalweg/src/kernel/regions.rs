@@ -124,7 +124,8 @@ impl Writing<'_> {
         self.all.dtype(self.trace.nodes[i].1)
     }
 
-    /// Index of an argument in the region, for a node outside of the loop.
+    /// Index of the region argument that passes the value of trace node `i`, a node outside of the loop. Adds the
+    /// argument at its first use.
     fn argument(&mut self, i: usize) -> u16 {
         let known = self.args.iter().position(|&a| a == i);
         known.unwrap_or_else(|| {
