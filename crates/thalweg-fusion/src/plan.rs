@@ -24,7 +24,7 @@ pub enum KernelPlan {
     Map {
         /// Value whose shape is the domain.
         domain: ValueId,
-        /// Reduction or scan that defines the rows, if any: its operand is `domain`.
+        /// Reduction or scan that defines the rows, if any; `domain` is its operand.
         rows: Option<usize>,
         /// Operations whose results are written point by point. These lists are in the planner's canonical order: code
         /// is generated starting from the stores, and must not depend on the order of recording.
@@ -71,8 +71,8 @@ pub enum KernelPlan {
 pub struct Products {
     /// Index of the product.
     pub product: usize,
-    /// Producer GEMM that the left operand is computed from, and the last operation of the elementwise chain over its
-    /// accumulators alone. The rest of the prologue starts from that operation's result.
+    /// Producer GEMM that the left operand is computed from, and the last operation of the elementwise chain after its
+    /// accumulators (itself if there is none). The rest of the prologue starts from that operation's result.
     pub inner: Option<(usize, usize)>,
     /// Reduction or scan along the rows of the left operand, if its prologue has one.
     pub left_rows: Option<usize>,
@@ -102,7 +102,7 @@ pub struct Edge {
     pub reason: Reason,
 }
 
-/// Reason why two operations do not share a kernel. Found on request: `partition/why.rs`.
+/// Reason why two operations do not share a kernel. It is found on request, by `partition/why.rs`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reason {
     /// Fusion is off.

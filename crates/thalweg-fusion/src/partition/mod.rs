@@ -57,7 +57,7 @@ pub use search::{Effort, NoPlan};
 pub use stored::{PLANNER, class_question, question};
 pub(crate) use why::why;
 
-/// Plan, and how it was found.
+/// Plan, with an account of the search that found it.
 #[derive(Clone, Debug)]
 pub struct Planned {
     /// The plan.

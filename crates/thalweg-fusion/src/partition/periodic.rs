@@ -13,11 +13,10 @@ use crate::segment::{BitSet, Segment};
 use crate::tunable::TUNABLES;
 use std::ops::Range;
 
-/// Maximum number of iterations that one kernel spans, and so of the repeated span.
+/// Maximum number of iterations that one kernel spans, and so of the span that is repeated.
 const MAX_SPAN_ITERATIONS: usize = 3;
-/// The number of searched iterations beyond
-/// [`min_searched_iterations`](crate::tunable::PlannerTunables::min_searched_iterations) leaves a multiple of this
-/// number, and so of every span length.
+/// Divisor of the number of iterations that are not searched: a common multiple of all span lengths (1 to 3), so that
+/// whole spans fill the gap.
 const MULTIPLE: usize = 6;
 
 /// Loop in a segment: the operations before it, and its iterations up to the segment's end.
@@ -100,7 +99,7 @@ impl Loop {
         live
     }
 
-    /// Operations of an iteration; the first one includes those before the loop.
+    /// Range of the operations of iteration `number`; iteration 0 includes the operations before the loop.
     pub fn turn(&self, number: usize) -> Range<usize> {
         let first = if number == 0 { 0 } else { self.begin + number * self.period };
         first..self.begin + (number + 1) * self.period

@@ -100,7 +100,7 @@ impl KernelStores<'_, '_> {
         Ok(Reach { ops, loads, folds, products })
     }
 
-    /// Stored operation that a value is read from in memory.
+    /// Index of the stored operation that a value is read from in memory; `None` if it is read from an input.
     fn loaded(&self, v: ValueId) -> Option<usize> {
         op_of(crate::write::movement::view_base(&self.facts.ix, v, &|i| self.stored.has(i)).0)
     }

@@ -58,7 +58,8 @@ impl GreedySearch<'_, '_, '_> {
         false
     }
 
-    /// Operation behind the views of a value that is neither stored nor an input nor constant.
+    /// Operation that a value is a view of, if it is computed in the kernel that reads it; `None` for a value in memory
+    /// (stored, or an input) and for a constant.
     pub(super) fn computed(&self, mut v: ValueId) -> Option<usize> {
         while let ValueId::Op(i) = v {
             let op = self.kernels.facts.ix.seg.ops[i].op;

@@ -31,7 +31,7 @@ impl ComponentSearch<'_, '_, '_> {
         Some((self.complete_search(state, limit), optimal))
     }
 
-    /// Continues a search that its budget ended, from the partition where it stopped.
+    /// Continues a search from `state`, the partition where its budget ended it.
     pub(crate) fn search_on(&mut self, state: State) -> SearchResult {
         let limit = self.kernels.until(budget(self.effort, &state));
         let state = GreedySearch::new(self.kernels, state).improve(vec![], limit);

@@ -73,8 +73,8 @@ impl Writer<'_> {
         self.builder.scalar(slot, dtype)
     }
 
-    /// Node of a number that follows from the sizes. It is a scalar of the launch, so that the body is the same for all
-    /// sizes.
+    /// Node of an integer that follows from the sizes. It is a scalar argument of the launch, so that the body is the
+    /// same for all sizes.
     pub(super) fn size(&mut self, value: i64) -> NodeId {
         self.scalar_argument(ScalarArg::Size(value), DType::I64)
     }
