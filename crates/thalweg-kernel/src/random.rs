@@ -11,7 +11,7 @@ use thalweg_ir::{DType, ElementOp, RandomKind, Scalar};
 const ROTATIONS: [u32; 8] = [13, 15, 26, 6, 17, 29, 16, 24];
 const PARITY: u32 = 0x1BD1_1BDA;
 
-/// Two random words for an index.
+/// Two random 32-bit words for a key and an index (`position`).
 pub fn threefry(key: u64, position: u64) -> [u32; 2] {
     let (k0, k1) = (key as u32, (key >> 32) as u32);
     let keys = [k0, k1, k0 ^ k1 ^ PARITY];

@@ -10,7 +10,7 @@ pub struct Subgraph {
     pub segment: OwnedSegment,
     /// Index of each operation in the original segment, ascending.
     pub from: Vec<u32>,
-    /// Value of the original segment for each input.
+    /// Value of the original segment that each input stands for.
     pub inputs: Vec<ValueId>,
     /// Index of each scalar in the original segment.
     pub scalars: Vec<u32>,
@@ -80,7 +80,7 @@ impl Subgraph {
         RelArg::input(number, kind)
     }
 
-    /// Index in the subgraph of an operation of the original segment.
+    /// Index in the subgraph of an operation of the original segment; `None` if it is not in the subgraph.
     pub fn place(&self, operation: usize) -> Option<usize> {
         self.from.binary_search(&(operation as u32)).ok()
     }

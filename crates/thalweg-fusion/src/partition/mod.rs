@@ -69,7 +69,8 @@ pub struct Planned {
     /// Number of visits, the effort of the search: one per candidate kernel looked up, and one per operation of each
     /// new candidate.
     pub visits: u64,
-    /// Use of partial plans known from other segments: with any, another process might find another plan.
+    /// Number of partial plans used that are known from other segments. If there are any, another process might find
+    /// another plan.
     pub parts: PartsUsed,
 }
 
@@ -105,7 +106,7 @@ pub fn is_of_turns(segment: &Segment<'_>) -> bool {
     segment.mode.fused && periodic::Loop::of(segment, 0).is_some_and(|l| l.begin == 0)
 }
 
-/// Segment to plan, and what all ways of planning it share.
+/// Segment to plan, with the arguments of every strategy of planning it.
 #[derive(Clone, Copy)]
 struct Planner<'p> {
     segment: Segment<'p>,

@@ -50,7 +50,7 @@ struct Iteration {
 }
 
 impl Iteration {
-    /// Computes the values of an iteration.
+    /// Computes the values of all nodes of the region for one iteration, into `values`.
     fn run(&mut self, carried: &[Scalar], args: &[Scalar]) {
         self.inner.clear();
         for (i, node) in self.of.region().nodes.iter().enumerate() {
