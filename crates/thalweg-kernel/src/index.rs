@@ -123,7 +123,8 @@ impl IndexMap {
         })
     }
 
-    /// Sliding windows along an axis.
+    /// Replaces dimension `axis` of the domain by sliding windows of `size` elements every `step` elements: it counts
+    /// the windows, and a new last dimension is the index inside a window.
     pub fn window(self, axis: usize, size: usize, step: usize) -> IndexMap {
         // A masked dimension split in two is not a box of valid indices: keep it at a level below.
         let map = if self.top().mask.is_some() { self.level_up() } else { self };

@@ -67,7 +67,7 @@ impl Plain {
         self.count == 0
     }
 
-    /// Words of the plain data; `None` if there are too many.
+    /// The plain data as 64-bit words; `None` if there are too many.
     fn words(&self) -> Option<&[u64]> {
         self.words.get(..self.count)
     }

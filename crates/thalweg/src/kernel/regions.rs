@@ -29,7 +29,8 @@ pub(super) enum Refused {
 }
 
 impl Regions {
-    /// No node has been pushed yet. Floats in a loop are f32 where the kernel's are bf16 or f16.
+    /// Creates the regions of a trace of which no node has been pushed yet. Floats in a loop are f32 where the kernel's
+    /// are bf16 or f16.
     pub fn new(trace: &Trace, float: DType) -> Regions {
         let float = if matches!(float, DType::BF16 | DType::F16) { DType::F32 } else { float };
         Regions { inside: vec![], loops: trace.loops.iter().map(|_| None).collect(), float }
@@ -109,7 +110,7 @@ struct Writing<'a> {
     of: u32,
     region: Region,
     args: Vec<usize>,
-    /// Indices in the region of nodes of the trace; of an inner loop that of its first result.
+    /// Index in the region of each written node of the trace, and of each written inner loop.
     place: HashMap<Key, u32>,
 }
 
@@ -158,7 +159,7 @@ impl Writing<'_> {
         at
     }
 
-    /// Index of a node in the region; the node is written if it is new.
+    /// Index of a node in the region; writes the node, with what it depends on in the loop, if it is new.
     fn node(&mut self, i: usize) -> u32 {
         // Its arguments are written first; nodes of the trace are in order, so no recursion is needed.
         for a in self.needed(i) {
@@ -231,7 +232,7 @@ impl Writing<'_> {
         self.push(key, node);
     }
 
-    /// Writes an inner loop.
+    /// Index in the region of inner loop `of`; writes the loop if it is new.
     fn inner(&mut self, of: u32) -> u32 {
         if let Some(&at) = self.place.get(&Key::Loop(of)) {
             return at;
