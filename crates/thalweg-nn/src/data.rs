@@ -330,6 +330,8 @@ pub struct Epoch<D: Dataset> {
 impl<D: Dataset> Iterator for Epoch<D> {
     type Item = Result<D::Batch, SampleError>;
 
+    /// Returns the next batch of the epoch, waiting for it if worker threads make it; `None` after the last one.
+    ///
     /// # Panics
     /// Repeats the panic of the dataset, if it panicked while making this batch.
     fn next(&mut self) -> Option<Self::Item> {

@@ -355,6 +355,8 @@ fn stored_as_carried<T: Scheme>() -> bool {
     TypeId::of::<T::Stored>() == TypeId::of::<T::Sum>()
 }
 
+/// Computes all products of a batch with the scheme `T`.
+///
 /// # Safety
 /// The promises of [`Gemm`] hold.
 unsafe fn typed<T: Scheme>(c: &Gemm<'_>, isa: Choice, threads: &Threads) {

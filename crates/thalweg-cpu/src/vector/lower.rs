@@ -71,7 +71,7 @@ struct Lower<'a> {
     halves: Vec<(Val, DType, Val)>,
 }
 
-/// Maximum lanes of a step that runs once per row, whose lanes are all equal: the shortest vectors suffice.
+/// Maximum number of lanes of a step that runs once per row, whose lanes are all equal: the shortest vectors suffice.
 const MAX_ONCE_LANES: usize = 4;
 
 /// Lowers the step of a prepared map body.
