@@ -160,7 +160,7 @@ impl Work {
     }
 }
 
-/// Result of `f` and the counters of its run.
+/// Calls `f`; returns its result and the counters of the call.
 pub fn counted<T>(f: impl FnOnce() -> Outcome<T>) -> Outcome<(T, Counters)> {
     let before = counters();
     let out = f()?;

@@ -70,7 +70,7 @@ pub struct Throughput {
     pub cache: f64,
     /// Capacity of the shared cache in bytes.
     pub cache_bytes: usize,
-    /// f32 additions per nanosecond.
+    /// Number of f32 additions per nanosecond.
     pub additions: f64,
     /// Launch overhead in nanoseconds.
     pub launch: f64,

@@ -190,8 +190,8 @@ impl Generator {
         Some(y)
     }
 
-    /// `Σ w·d^p·f(d)` for the difference `d` from a mean or an extreme, or a select where that is 0: some have a
-    /// rescaling identity, some have none.
+    /// Records `Σ w·d^p·f(d)` for the difference `d` from a mean or an extreme, or a select where that is 0: some have
+    /// a rescaling identity, some have none.
     fn moment(&mut self, x: Tensor) -> Option<Tensor> {
         let axes = self.axes(x);
         let extreme = self.pick(&[ReduceOp::Max, ReduceOp::Min]);
@@ -221,8 +221,8 @@ impl Generator {
         if self.rng.bool() { self.binary(Sub, x, sum) } else { Some(sum) }
     }
 
-    /// Reduction over rows that pair a row of one tensor with a row of another, so many that threads have several each.
-    /// `rng` makes the choices.
+    /// Records a reduction over rows that pair a row of one tensor with a row of another, so many that threads have
+    /// several each. `rng` makes the choices.
     pub(super) fn pairs(&mut self, rng: &mut fastrand::Rng, main: DType) -> Option<Tensor> {
         let [rows, columns] = [0; 2].map(|_| rng.usize(190..230));
         let n = rng.usize(1..5).min(self.limit / (rows * columns));
@@ -245,8 +245,8 @@ impl Generator {
         }
     }
 
-    /// A reduction whose kernel is chosen by how its rows lie: a matrix beside its transpose, in whole tiles; rows of several
-    /// dimensions whose points come in twos; rows that groups of threads cover exactly. `rng` decides.
+    /// Records a reduction whose kernel is chosen by how its rows lie: a matrix beside its transpose, in whole tiles;
+    /// rows of several dimensions whose points come in twos; rows that groups of threads cover exactly. `rng` decides.
     pub(super) fn laid_out(&mut self, rng: &mut fastrand::Rng) -> Option<Tensor> {
         let dtype = [DType::F32, DType::F32, DType::F64, DType::F16][rng.usize(..4)];
         let (shape, order) = match rng.u32(..3) {
@@ -317,7 +317,7 @@ impl Generator {
         self.binary(Mul, y, gate)
     }
 
-    /// Group norm: reshaped to groups, normalized over them, and reshaped back.
+    /// Records a group norm: reshaped to groups, normalized over them, and reshaped back.
     fn group_norm(&mut self, x: Tensor) -> Option<Tensor> {
         let shape = self.program.shape(x);
         let to = self.factored(shape.numel());
@@ -340,7 +340,7 @@ impl Generator {
         self.binary(Add, l, m)
     }
 
-    /// One-hot mask of the largest or smallest element, and the selected elements.
+    /// Records a one-hot mask of the largest or smallest element, and the selected elements.
     fn one_hot(&mut self, x: Tensor) -> Option<Tensor> {
         let shape = self.program.shape(x);
         let axis = self.rng.usize(..shape.rank());
@@ -364,7 +364,8 @@ impl Generator {
         self.pick(&[ReduceOp::Sum, ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min, ReduceOp::Prod])
     }
 
-    /// Several reductions of one tensor, over the same axes, over different ones, or over the last and all others.
+    /// Records several reductions of one tensor, over the same axes, over different ones, or over the last and all
+    /// others.
     fn several_reductions(&mut self, x: Tensor) -> Option<Tensor> {
         let x = if self.rng.bool() { x } else { self.unary(Sigmoid, x)? };
         let rank = self.program.shape(x).rank() as u32;
@@ -390,7 +391,7 @@ impl Generator {
         Some(results[at])
     }
 
-    /// Reduction of a tensor after one or two movements, or of a concatenation.
+    /// Records a reduction of a tensor after one or two movements, or of a concatenation.
     fn of_a_view(&mut self, x: Tensor) -> Option<Tensor> {
         let mut y = x;
         if self.rng.bool() {
@@ -413,7 +414,7 @@ impl Generator {
         self.push(step.op, step.dtype, step.shape, step.attr, step.args, step.ints)
     }
 
-    /// Reduction, element-wise operations on its result alone, then a broadcast of that over the rows.
+    /// Records a reduction, element-wise operations on its result alone, then a broadcast of that over the rows.
     fn over_the_rows(&mut self, x: Tensor) -> Option<Tensor> {
         let (op, axes) = (self.plain(), self.axes(x));
         let r = self.broadcastable_reduction(op, x, axes)?;
@@ -428,7 +429,7 @@ impl Generator {
         self.binary(Sub, y, t)
     }
 
-    /// Cumulative sum divided by its last element; sometimes of sorted values.
+    /// Records a cumulative sum divided by its last element; sometimes of sorted values.
     fn normalized_scan(&mut self, x: Tensor) -> Option<Tensor> {
         let shape = self.program.shape(x);
         let axis = self.rng.usize(..shape.rank());
@@ -458,7 +459,7 @@ impl Generator {
         Some(share)
     }
 
-    /// Elements of a reduction's result, gathered by index; or a reduction of gathered elements.
+    /// Records elements of a reduction's result, gathered by index; or a reduction of gathered elements.
     fn by_index(&mut self, x: Tensor) -> Option<Tensor> {
         let mut from = x;
         if self.rng.bool() {
