@@ -87,7 +87,7 @@ impl Draws {
         ((self.0 >> 33) % n as u64) as usize
     }
 
-    /// Number in [0, 1), a multiple of 0.001.
+    /// Draws a number in [0, 1), a multiple of 0.001.
     fn unit(&mut self) -> f64 {
         self.below(1000) as f64 / 1000.0
     }

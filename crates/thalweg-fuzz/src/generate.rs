@@ -260,7 +260,7 @@ impl Generator {
         Argument::Scalar(v.to_bits(dtype))
     }
 
-    /// Random tensor of the program that is `wanted`; recent ones are more likely.
+    /// Draws a tensor of the program that is `wanted`; recent ones are more likely. `None` if there is none.
     fn tensor(&mut self, wanted: impl Fn(&Program, Tensor) -> bool) -> Option<Tensor> {
         let (n, m) = (self.program.steps.len(), self.program.inputs.len());
         let all: Vec<Tensor> = (0..m).map(Tensor::Input).chain((0..n).map(Tensor::Step)).collect();

@@ -96,24 +96,25 @@ impl BodyBuilder {
         self.node(Node::Combined { number: number as u16, component, dtype: of.carried(component as usize) })
     }
 
-    /// Node of the scalar argument `slot`.
+    /// Returns the node of the scalar argument `slot`; adds it if it is new.
     pub fn scalar(&mut self, slot: u16, dtype: DType) -> NodeId {
         self.body.scalars = self.body.scalars.max(slot + 1);
         self.node(Node::Scalar { slot, dtype })
     }
 
-    /// Node of a constant.
+    /// Returns the node of a constant; adds it if it is new.
     pub fn constant(&mut self, value: Scalar, dtype: DType) -> NodeId {
         self.node(Node::Const { bits: value.to_bits(dtype), dtype })
     }
 
-    /// Node of a conversion; the argument itself if it has that dtype already.
+    /// Returns the node of a conversion, which is added if it is new; returns the argument itself if it has that dtype
+    /// already.
     pub fn cast(&mut self, arg: NodeId, dtype: DType) -> NodeId {
         if self.body.dtype(arg) == dtype { arg } else { self.node(Node::Cast { dtype, arg }) }
     }
 
-    /// Value rounded to its dtype ([`Node::Round`]); the value itself if it is rounded already, or if the whole body is
-    /// strict.
+    /// Returns the node of a value rounded to its dtype ([`Node::Round`]), which is added if it is new; returns the
+    /// value itself if it is rounded already, or if the whole body is strict.
     pub fn round(&mut self, arg: NodeId) -> NodeId {
         if self.body.strict || self.rounded[arg.index()] { arg } else { self.node(Node::Round { arg }) }
     }
@@ -139,8 +140,8 @@ impl BodyBuilder {
         }
     }
 
-    /// Node of a value's bits as another dtype of the same width; the original value if it was bits of that dtype
-    /// before.
+    /// Returns the node of a value's bits as another dtype of the same width, which is added if it is new; returns the
+    /// original value if it was bits of that dtype before.
     pub fn bitcast(&mut self, arg: NodeId, dtype: DType) -> NodeId {
         let from = match self.body.nodes[arg.index()] {
             Node::Bitcast { arg, .. } => arg,
@@ -150,7 +151,8 @@ impl BodyBuilder {
         if self.body.dtype(from) == dtype { from } else { self.node(Node::Bitcast { dtype, arg: from }) }
     }
 
-    /// Node of an elementwise operation on values of one dtype (the condition of [`ElementOp::Where`] is bool).
+    /// Returns the node of an elementwise operation on values of one dtype (the condition of [`ElementOp::Where`] is
+    /// bool); adds it if it is new.
     pub fn element(&mut self, op: ElementOp, args: &[NodeId]) -> NodeId {
         debug_assert_eq!(args.len(), op.row().arity, "{op:?}");
         let dtype = op.output(self.body.dtype(args[args.len() - 1]));

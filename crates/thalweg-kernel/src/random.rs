@@ -28,7 +28,8 @@ pub fn threefry(key: u64, position: u64) -> [u32; 2] {
     [x, y]
 }
 
-/// Threefry in a kernel body, on u32 nodes: low and high word of the index, low and high word of the key.
+/// Adds Threefry to a kernel body, on u32 nodes: low and high word of the index, low and high word of the key. Returns
+/// the two words of the result.
 fn threefry_nodes(b: &mut BodyBuilder, position: [NodeId; 2], key: [NodeId; 2]) -> [NodeId; 2] {
     let word = |b: &mut BodyBuilder, v: u32| b.constant(Scalar::Int(v as i64), DType::U32);
     let two = |b: &mut BodyBuilder, op, x, y| b.element(op, &[x, y]);
@@ -55,7 +56,7 @@ fn threefry_nodes(b: &mut BodyBuilder, position: [NodeId; 2], key: [NodeId; 2]) 
     [x, y]
 }
 
-/// Random value as a node of that dtype, from index and key as two u32 nodes each.
+/// Adds a random value to a kernel body, from index and key as two u32 nodes each; returns its node, of that dtype.
 pub fn random_node(
     b: &mut BodyBuilder,
     kind: RandomKind,

@@ -79,7 +79,7 @@ impl IterationBuilder {
 }
 
 impl BodyBuilder {
-    /// Node of a loop with these arguments of its region.
+    /// Returns the node of a loop with these arguments of its region; adds it if it is new.
     pub fn looped(&mut self, of: Loop, args: &[NodeId]) -> NodeId {
         let mut all = [args[0]; MAX_ARGS];
         all[..args.len()].copy_from_slice(args);

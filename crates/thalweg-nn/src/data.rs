@@ -287,7 +287,7 @@ impl<D: Dataset> DataLoader<D> {
     }
 }
 
-/// Fisher–Yates shuffle (Durstenfeld 1964).
+/// Shuffles the indices by a seed (Fisher–Yates; Durstenfeld 1964).
 fn shuffle(order: &mut [usize], seed: u64) {
     let mut state = seed;
     for i in (1..order.len()).rev() {

@@ -31,7 +31,8 @@ pub(super) struct Loop {
     few: usize,
 }
 
-/// Plan of a segment that is a loop, and whether the search completed.
+/// Searches for the plan of a segment that is a loop; also returns whether the search completed. `None` if the segment
+/// is no such loop, or a repeated plan is not legal.
 pub(super) fn search(kernels: &mut Kernels<'_, '_>, effort: Effort) -> Option<(State, bool)> {
     let seg = kernels.facts.ix.seg;
     if !seg.mode.fused || effort == Effort::None {
@@ -41,7 +42,8 @@ pub(super) fn search(kernels: &mut Kernels<'_, '_>, effort: Effort) -> Option<(S
     [0, MULTIPLE].into_iter().find_map(|more| of_few(kernels, &Loop::of(&seg, more)?, effort))
 }
 
-/// Plan of a few iterations, repeated for all iterations.
+/// Searches for the plan of a few iterations, and repeats it for all iterations. Adds the visits and the partial plans
+/// used to those of `kernels`.
 fn of_few(kernels: &mut Kernels<'_, '_>, found: &Loop, effort: Effort) -> Option<(State, bool)> {
     let seg = kernels.facts.ix.seg;
     let (live, few) = (found.live(&seg), found.begin + found.few * found.period);

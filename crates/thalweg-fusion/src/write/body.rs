@@ -396,8 +396,8 @@ impl Writer<'_> {
         Ok(last.expect("the root has a node"))
     }
 
-    /// Node of the product's accumulators at this kernel's points, rounded to the product's dtype. At other points they
-    /// are incomplete.
+    /// Loads the product's accumulators, and rounds them to the product's dtype; returns the node. Fails if the map
+    /// reads them at other points than the kernel's own, where they are incomplete.
     fn sums(&mut self, product: usize, path: &Path, map: MapId) -> Result<NodeId, Rule> {
         let own = self.ix.seg.shapes[product].numel();
         if !is_in_order(self.orders.get(map), self.domain.numel(), own) {
@@ -445,7 +445,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Node of an operation, rounded to its dtype if the operation is exact.
+    /// Rounds the node of an operation to its dtype if the operation is exact; returns the node. If roundings inside
+    /// the operation might be contracted away, also makes the body repeatable.
     fn rounded(&mut self, i: usize, node: NodeId) -> NodeId {
         if !exact::is_exact(self.ix, i) {
             return node;

@@ -158,19 +158,19 @@ fn poisson_by_rejection(g: &mut Generator, rate: &Tensor) -> Tensor {
 
 /// Distributions with fixed parameters.
 impl Generator {
-    /// Uniform numbers on [`low`, `high`), as f32; see [`Tensor::uniform`].
+    /// Draws uniform numbers on [`low`, `high`), as f32; see [`Tensor::uniform`].
     #[track_caller]
     pub fn uniform(&mut self, low: f64, high: f64, shape: impl Into<Shape>) -> Tensor {
         self.rand(shape) * (high - low) + low
     }
 
-    /// Normal numbers, as f32; see [`Tensor::normal`].
+    /// Draws normal numbers, as f32; see [`Tensor::normal`].
     #[track_caller]
     pub fn normal(&mut self, mean: f64, std: f64, shape: impl Into<Shape>) -> Tensor {
         self.randn(shape) * std + mean
     }
 
-    /// Normal numbers between two bounds; see [`Tensor::truncated_normal`].
+    /// Draws normal numbers between two bounds; see [`Tensor::truncated_normal`].
     ///
     /// # Panics
     /// When the bounds are not in order or `std` is not above 0.
