@@ -284,7 +284,7 @@ impl Search<'_> {
 
 /// Product found among the ancestors of a value.
 struct Product {
-    /// Whether it goes through a reduction.
+    /// Whether the value depends on the product through a reduction.
     reduced: bool,
 }
 

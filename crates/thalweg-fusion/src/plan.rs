@@ -33,7 +33,7 @@ pub enum KernelPlan {
         row_stores: Vec<usize>,
         /// Reductions over all rows (outer axes), combined from all rows in the same pass.
         column_stores: Vec<usize>,
-        /// All operations computed in it, ascending.
+        /// All operations that the kernel computes, ascending.
         ops: Vec<usize>,
     },
     /// Matrix product (GEMM) with an optional prologue for each operand and an optional epilogue.
@@ -45,7 +45,7 @@ pub enum KernelPlan {
         stores: Vec<usize>,
         /// Operations whose results are written row by row of the accumulators.
         row_stores: Vec<usize>,
-        /// All operations computed in it, ascending.
+        /// All operations that the kernel computes, ascending.
         ops: Vec<usize>,
     },
     /// Scatter, foreign operation, or matrix product on a device without contractions; operands are read through views.
@@ -53,9 +53,9 @@ pub enum KernelPlan {
     Opaque {
         /// Operations whose results are written, ascending: one, or several results of one call of a foreign operation.
         stores: Vec<usize>,
-        /// Values that its operands are views of.
+        /// Values that the kernel's operands are views of.
         operands: Vec<ValueId>,
-        /// All operations computed in it, ascending.
+        /// All operations that the kernel computes, ascending.
         ops: Vec<usize>,
     },
     /// Independent kernels in one launch (horizontal fusion).

@@ -74,7 +74,7 @@ impl BitSet {
         self.0[i / 64] |= 1 << (i % 64);
     }
 
-    /// Whether it contains a number.
+    /// Whether the set contains a number.
     #[inline]
     pub fn has(&self, i: usize) -> bool {
         self.0.get(i / 64).is_some_and(|w| w >> (i % 64) & 1 == 1)

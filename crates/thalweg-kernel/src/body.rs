@@ -180,7 +180,7 @@ pub enum Node {
     Loop {
         /// Interned loop.
         of: Loop,
-        /// Arguments of its region; unused ones repeat the first.
+        /// Arguments of the loop's region; unused ones repeat the first.
         args: [NodeId; MAX_ARGS],
     },
     /// Carried value of a loop after its last iteration.

@@ -217,7 +217,7 @@ pub struct Computed {
     pub kernel: Kernel,
     /// Number of operands that the computation reads.
     pub operands: usize,
-    /// Number of scalars of its kernel.
+    /// Number of scalars of the kernel.
     pub scalars: usize,
 }
 

@@ -38,7 +38,7 @@ pub struct Phases {
 pub struct Phase {
     /// Computation of the phase. Its scans are empty: see [`Phase::scans`].
     pub body: Body,
-    /// Whether it runs once per row instead of at each point: it then stores through accesses that are
+    /// Whether the phase runs once per row instead of at each point: the phase then stores through accesses that are
     /// [`Access::per_row`], and sets values.
     pub once: bool,
     /// Scans that run after the phase, over the buffers that it has filled.
@@ -70,7 +70,7 @@ pub struct BufferCombined {
 /// Scan from one buffer to another.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct BufferScan {
-    /// Scan (its node is unused here).
+    /// Scan, with operation and direction; `Scan::node` is unused here.
     pub scan: Scan,
     /// Index of the buffer with the elements.
     pub from: u16,

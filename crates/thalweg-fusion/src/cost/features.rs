@@ -104,7 +104,7 @@ pub struct Product {
 /// Cost features of a kernel: everything that its time depends on.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct CostFeatures {
-    /// Number of points of its domain.
+    /// Number of points of the kernel's domain.
     pub points: u64,
     /// Number of boxes of a [`Kernel::Boxes`]; else 1.
     pub boxes: u32,

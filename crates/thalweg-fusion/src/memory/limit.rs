@@ -95,9 +95,9 @@ struct State {
 
 /// Result that could be released and recomputed later.
 struct Candidate {
-    /// Index of the launch before which it is recomputed.
+    /// Index of the launch before which the result is recomputed.
     before: usize,
-    /// Steps that recompute it, in order.
+    /// Steps that recompute the result, in order.
     again: Vec<usize>,
     /// Benefit: freed bytes times launches above the limit, per picosecond of recomputation.
     worth: f64,

@@ -25,9 +25,9 @@ use thalweg_kernel::Geometry;
 /// Legal candidate kernel with its predicted time.
 #[derive(Debug)]
 pub(crate) struct Kernel {
-    /// Operations that it stores, ascending.
+    /// Operations that the kernel stores, ascending.
     pub stores: Vec<usize>,
-    /// Kernel plan, and the stored operations that it loads.
+    /// Kernel plan, and the stored operations that the kernel loads.
     pub candidate: Candidate,
     /// Predicted picoseconds; 0 without fusion.
     pub time: u64,

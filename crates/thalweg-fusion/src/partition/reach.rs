@@ -15,15 +15,15 @@ use rustc_hash::FxHashSet;
 pub(crate) struct Candidate {
     /// The kernel as a plan would hold it.
     pub plan: KernelPlan,
-    /// Stored operations that it loads, ascending.
+    /// Stored operations that the kernel loads, ascending.
     pub loads: Vec<usize>,
 }
 
 /// Operations that a kernel would compute and load.
 pub(super) struct Reach {
-    /// Operations computed in it, ascending.
+    /// Operations that the kernel computes, ascending.
     pub ops: Vec<usize>,
-    /// Stored operations that it loads, ascending.
+    /// Stored operations that the kernel loads, ascending.
     pub loads: Vec<usize>,
     /// Reductions and scans among `ops`.
     pub folds: Vec<usize>,

@@ -25,7 +25,7 @@ use thalweg_kernel::{Access, AccessClass, Body, BodyBuilder, Geometry, IndexMap,
 pub(crate) struct MapKernel {
     pub kernel: Kernel,
     pub geometry: Geometry,
-    /// Values it reads, in the order of its operands; the stores follow.
+    /// Values that the kernel reads, in the order of its operands; the stores follow.
     pub reads: Vec<ValueId>,
     pub scalars: Vec<ScalarArg>,
     pub in_place: Vec<(usize, usize)>,

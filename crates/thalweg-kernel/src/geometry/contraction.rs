@@ -52,7 +52,7 @@ pub struct Prologue {
     pub order: FactorOrder,
     /// Number of operands that the prologue reads, except the accumulators of `inner`.
     pub operands: usize,
-    /// Number of scalars of its kernel.
+    /// Number of scalars of the kernel.
     pub scalars: usize,
     /// Producer GEMM that the operand is computed from, as in attention; for the left operand only.
     pub inner: Option<Box<Inner>>,

@@ -99,7 +99,7 @@ impl Rate {
 /// Fold of the later pass, with the identity by which block results are merged.
 #[derive(Clone, PartialEq, Debug)]
 pub struct OnlineFold {
-    /// Identity that merges its block results.
+    /// Identity that merges the fold's block results.
     pub how: Rescaling,
     /// Index of the fold in the body.
     pub second: u16,

@@ -176,7 +176,7 @@ pub struct NoPlan {
     pub op: usize,
     /// Name of the operation.
     pub name: &'static str,
-    /// Rule that its kernel breaks.
+    /// Rule that the operation's kernel breaks.
     pub rule: Rule,
 }
 
