@@ -31,8 +31,8 @@ pub trait Program: Send + Sync + Debug {
     /// Properties of the compiled kernel, for explanations.
     fn info(&self) -> ProgramInfo;
 
-    /// Use of the device's multiprocessors, if it has such and the compiler reports it; for several functions, that of
-    /// the one with the lowest occupancy. Called by explanations only; may be expensive.
+    /// Use of the device's multiprocessors, if it has multiprocessors and the compiler reports their use; for several
+    /// functions, that of the one with the lowest occupancy. Called by explanations only; may be expensive.
     fn residence(&self) -> Option<Residence> {
         None
     }

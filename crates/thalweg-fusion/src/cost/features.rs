@@ -37,7 +37,7 @@ pub enum AccessKind {
     Strided,
     /// Through a table of positions that the launch fills.
     Mapped,
-    /// By computed indices.
+    /// Elements at computed indices (a gather).
     Gathered,
 }
 
@@ -52,7 +52,7 @@ pub struct Traffic {
     pub bytes: u64,
     /// Bytes reread because several points need the same element.
     pub again: u64,
-    /// Elements moved, over all points and passes; 0 for a uniform access.
+    /// Number of elements moved, over all points and passes; 0 for a uniform access.
     pub elements: u64,
     /// Whether elements have fewer than 4 bytes; strided ones are then extracted from 4-byte words.
     pub narrow: bool,

@@ -17,8 +17,8 @@ use rustc_hash::FxHashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use thalweg_ir::{Arg, Shape};
 
-/// Maximum rounds of one refinement. Each round propagates colours through the graph from end to end. Refinement stops
-/// early when a round distinguishes nothing new.
+/// Maximum number of rounds of one refinement. Each round propagates colours through the graph from end to end.
+/// Refinement stops early when a round distinguishes nothing new.
 const ROUNDS: usize = 8;
 /// Budget for repeated refinement after choices between equal operations, in operations times rounds: some
 /// milliseconds.

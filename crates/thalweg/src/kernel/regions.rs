@@ -22,7 +22,7 @@ pub(super) struct Regions {
 
 /// Construct that a loop may not contain.
 pub(super) enum Refused {
-    /// Read, by its number, at an index that changes in the loop.
+    /// Read with this number, at an index that changes in the loop.
     Read(u32),
     /// A fold or scan of a row, or an operation on a tile, of values that a loop changes.
     Combined,

@@ -246,8 +246,8 @@ impl Facts<'_> {
     }
 }
 
-/// Minimum additions per element, over all kernels that compute a value, at which the value is stored instead: about
-/// the cost of writing it once and reading it in each of them.
+/// Minimum number of additions per element, over all kernels that compute a value, at which the value is stored
+/// instead: about the cost of writing it once and reading it in each of them.
 const MUCH: u64 = 32;
 
 /// Approximate cost of an operation per element, in additions.
