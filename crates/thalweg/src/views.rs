@@ -194,7 +194,7 @@ impl Tensor {
         self.permuted(&order[..rank])
     }
 
-    /// Two dimensions swapped; alias of [`transpose`](Tensor::transpose).
+    /// This tensor with two dimensions swapped; alias of [`transpose`](Tensor::transpose).
     ///
     /// # Panics
     /// When one does not exist.

@@ -308,7 +308,7 @@ impl SegmentReport {
         self.recomputed = again.iter().map(|&i| self.place(i as usize)).collect();
     }
 
-    /// Adds the decision about results that only a tape holds.
+    /// Sets the reports of the decision about results that only a tape holds.
     pub fn keeps(&mut self, keep: &Keep) {
         let report = |w: &Why| SavedReport {
             operation: self.place(w.operation),

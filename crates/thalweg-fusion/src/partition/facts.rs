@@ -168,7 +168,8 @@ impl<'a> Facts<'a> {
         self.reads_there(i, self.viewed(v));
     }
 
-    /// Marks exactly this value as read from memory by operation `i`.
+    /// Marks this value itself, not what it is a view of, as read from memory by operation `i`. Inputs are in memory
+    /// anyway.
     fn reads_there(&mut self, i: usize, v: ValueId) {
         if let ValueId::Op(o) = v {
             self.required.insert(o);

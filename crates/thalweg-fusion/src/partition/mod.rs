@@ -117,7 +117,8 @@ struct Planner<'p> {
 }
 
 impl Planner<'_> {
-    /// Best plan of the segment, as written or rewritten.
+    /// Plan of the segment, with a rewrite that pays or as written: the faster of the two; in a quick search, or for a
+    /// large segment, the one with the rewrite if there is one.
     fn plan(&self) -> Result<Planned, NoPlan> {
         if let Some(at_hand) = self.at_hand {
             at_hand.parts.by(self.costs);

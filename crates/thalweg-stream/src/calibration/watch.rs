@@ -50,7 +50,8 @@ fn patience() -> Option<Duration> {
     })
 }
 
-/// Starts watching a device without saved constants: its kernels are timed from now on.
+/// Starts watching a device without saved constants: its kernels are timed from now on. Does nothing without a disk
+/// cache, if devices are not to be measured, or if the device has no identity.
 pub(super) fn begin(device: DeviceRef) {
     if disk::cache().is_some() && patience().is_some() && device.device().identity().is_some() {
         WAITS.store(number(device), Relaxed);

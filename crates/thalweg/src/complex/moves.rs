@@ -61,7 +61,7 @@ moves! {
     /// assert_eq!(Complex::zeros([2, 3, 4]).permute([2, 0, 1]).dims(), [4, 2, 3]);
     /// ```
     permute(; order: Axes;);
-    /// Two dimensions swapped, as `torch.transpose` and `numpy.swapaxes`; nothing is conjugated.
+    /// These numbers with two dimensions swapped, as `torch.transpose` and `numpy.swapaxes`; nothing is conjugated.
     ///
     /// ```
     /// # use thalweg::Complex;

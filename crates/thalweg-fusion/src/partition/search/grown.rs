@@ -20,8 +20,8 @@ use thalweg_ir::OpClass;
 use thalweg_kernel::Contracts;
 
 impl ComponentSearch<'_, '_, '_> {
-    /// Searches from a starting point. Also returns whether the result is the optimum; `None` if the start is not
-    /// usable.
+    /// Searches from a starting point. Also returns whether the result is the optimum if the search completed, since
+    /// the exact search ends it; `None` if the start is not usable.
     pub(crate) fn search_from(&mut self, begun: &Begun) -> Option<(SearchResult, bool)> {
         let (state, old) = self.adapted(begun)?;
         let limit = self.kernels.until(budget(self.effort, &state));
