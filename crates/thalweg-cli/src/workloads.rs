@@ -39,7 +39,7 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// Records the workload.
+    /// Records the workload; returns its results, the first of which replace the inputs that they are carried to.
     pub fn record(&self) -> Vec<Tensor> {
         let mut inputs = self.inputs.borrow_mut();
         let out = (self.call)(&inputs);

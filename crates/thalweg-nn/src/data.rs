@@ -220,7 +220,8 @@ pub struct DataLoader<D> {
 }
 
 impl<D: Dataset> DataLoader<D> {
-    /// Batches of `size` samples in order, made when they are requested; the last one holds the rest.
+    /// Makes a loader of batches of `size` samples in order, which are made when they are requested; the last batch
+    /// holds the rest.
     ///
     /// # Panics
     /// If the size is 0.

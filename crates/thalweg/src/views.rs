@@ -174,7 +174,7 @@ impl Tensor {
         record1(Op::Permute, self.dtype(), shape, pack_order(order), self, &[])
     }
 
-    /// Two dimensions swapped.
+    /// This tensor with two dimensions swapped.
     ///
     /// See also [`t`](Tensor::t) for matrices and [`permute`](Tensor::permute) for all axes.
     ///

@@ -94,7 +94,8 @@ impl Rewrite {
         self.0.is_empty()
     }
 
-    /// Rewritten segment; `None` if there are no moves, or one of them is not legal.
+    /// Rewritten segment; `None` if there are no moves, one of them is not legal, or the segment's mode permits none
+    /// (strict, or without fusion).
     pub fn apply(&self, segment: &Segment<'_>) -> Option<Rewritten> {
         if self.is_empty() || !segment.mode.fused || segment.mode.strict {
             return None;

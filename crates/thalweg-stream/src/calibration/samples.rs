@@ -419,7 +419,7 @@ pub fn fold_outer(sizes: &Sizes) -> Sample {
     rows([192, 128], Orientation::OuterAxis, true, sum)
 }
 
-/// Sample of two passes: rows minus their mean, which reads each element twice.
+/// Sample of two passes: rows minus their sum, which reads each element twice.
 pub fn twice(sizes: &Sizes) -> Sample {
     rows([2 * sizes.rows[0], sizes.rows[1]], Orientation::InnerAxis, false, |b, x| {
         let s = sum(b, x);

@@ -434,7 +434,8 @@ impl Kernels<'_, '_> {
         }
     }
 
-    /// Kernels that may store a value: one of its own (`None`), and those that compute it or read its sources.
+    /// Kernels that may store a value: one of its own (`None`), those that compute it, and, for a fold, those that
+    /// share operands with a kernel that computes it.
     fn places_for(&self, state: &State, v: usize) -> Vec<Option<usize>> {
         let fold = self.facts.fold_of.contains_key(&v);
         let computes: Vec<usize> = (0..state.kernels.len())
