@@ -321,7 +321,8 @@ impl PartitionCache {
         known.near.get(&hash)?.iter().rev().filter(fits).min_by_key(other).cloned()
     }
 
-    /// Saves the stores of each kernel found for operations, ascending; `ranked` is their canonical order.
+    /// Saves the stores of each kernel found for operations, ascending; `ranked` is their canonical order. A quick
+    /// result does not replace a thorough one.
     pub(super) fn keep(
         &self,
         facts: &Facts<'_>,

@@ -246,7 +246,8 @@ impl CallCache {
         Some(stream::mark(values[0].device()))
     }
 
-    /// Caches the operations that a call recorded since `mark`; for a map with what its trace says about numbers.
+    /// Caches the operations that a call recorded since `mark`; for a map with what its trace says about numbers. Does
+    /// nothing if a template cannot express the operations, or if the cache is full.
     pub fn keep(
         &self,
         mark: Mark,

@@ -52,7 +52,8 @@ impl<'g, 'f, 'a> GreedySearch<'g, 'f, 'a> {
         }
     }
 
-    /// Replaces the state by the result of a move, if that is faster. `about`: operations of the move, for the log.
+    /// Replaces the state by the result of a move, if that is faster; returns whether it was. `about`: operations of
+    /// the move, for the log.
     fn take(&mut self, (what, about): (Move, &[usize]), next: Result<State, Rule>) -> bool {
         considered(self.kernels.facts, what, about, self.state.time, time_of(&next));
         match next {
