@@ -18,13 +18,13 @@ pub(super) struct Network {
     from: Vec<Vec<u32>>,
 }
 
-/// Source node.
+/// Index of the source node.
 pub(super) const SOURCE: usize = 0;
-/// Sink node.
+/// Index of the sink node.
 pub(super) const SINK: usize = 1;
 
 impl Network {
-    /// Network with that many nodes, including source and sink.
+    /// Network with `nodes` nodes, including source and sink, and no edges.
     pub(super) fn new(nodes: usize) -> Network {
         Network { edges: vec![], from: vec![vec![]; nodes] }
     }

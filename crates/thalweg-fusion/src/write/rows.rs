@@ -19,7 +19,7 @@ pub(crate) fn operand(ix: &Indexed<'_>, reduction: usize) -> ValueId {
     ix.tensors(reduction).next().expect("a reduction has an operand").1
 }
 
-/// Reduced axes of a reduction, as a bit mask.
+/// Axes along which a reduction or scan runs, as a bit mask.
 pub(crate) fn axes(ix: &Indexed<'_>, reduction: usize) -> u32 {
     match ix.seg.ops[reduction].op {
         op if op.class() == OpClass::Scan => 1 << (ix.seg.ops[reduction].attr & 0xFF),

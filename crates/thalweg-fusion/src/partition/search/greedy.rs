@@ -420,7 +420,7 @@ impl Kernels<'_, '_> {
         saved + factors as u64 > self.costs.least(0, own, own, facts.footprint)
     }
 
-    /// State in which a value is stored by the existing kernel `at`, or by one of its own.
+    /// State in which a value is also stored: by the existing kernel `home`, or with `None` by a kernel of its own.
     pub(super) fn stored_in(&mut self, state: &State, v: usize, home: Option<usize>) -> Result<State, Rule> {
         let mut stored = state.stored.clone();
         stored.insert(v);
