@@ -49,7 +49,7 @@ pub struct Runs {
     pub least: usize,
     /// Maximum number of timed runs.
     pub most: usize,
-    /// Time after which the minimum is enough.
+    /// Time of the timed runs after which the minimum number of them is enough.
     pub time: Duration,
 }
 

@@ -26,7 +26,8 @@ use thalweg_kernel::reference::{self, Array, Data, RefArg};
 const RUNS: [u64; 2] = [6, 2];
 /// Number of further runs of a small program, and of a large one, when the first ones do not decide.
 const MORE: [u64; 2] = [128, 8];
-/// Minimum total elements of all results of a large program: the interpreter is slow.
+/// Minimum total number of elements of all results of a large program. Large programs run fewer times, because the
+/// interpreter is slow.
 const LARGE: usize = 100_000;
 /// Number of further runs between two judgements of the result.
 const TURN: u64 = 8;

@@ -85,7 +85,8 @@ impl Subgraph {
         self.from.binary_search(&(operation as u32)).ok()
     }
 
-    /// Operation `at` and its ancestors, except those for which `there` holds; and the inputs that these read.
+    /// Operation `at` and its ancestors; and the inputs that any of them reads. Ancestors for which `there` holds are
+    /// left out, as are ancestors and inputs reached only through them.
     pub fn needed(&self, at: usize, there: impl Fn(usize) -> bool) -> (BitSet, BitSet) {
         let mut ops = BitSet::new(self.from.len());
         let mut inputs = BitSet::new(self.inputs.len());

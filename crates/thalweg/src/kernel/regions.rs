@@ -170,7 +170,8 @@ impl Writing<'_> {
         self.place[&Key::Node(i)]
     }
 
-    /// The unwritten nodes of the loop that a node depends on, in order, and the node itself.
+    /// Nodes that a node depends on, and the node itself, in order. Nodes behind a written node or behind one
+    /// outside the loop are left out.
     fn needed(&self, i: usize) -> Vec<usize> {
         let mut needed = vec![false; i + 1];
         needed[i] = true;
