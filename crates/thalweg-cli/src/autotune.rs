@@ -13,10 +13,10 @@ use thalweg::{Tensor, counters, explain, set_measuring};
 
 /// Time limit in which the plans of one program compete.
 const PATIENCE: Duration = Duration::from_secs(4);
-/// Minimum and maximum number of timed pairs, and the time after which the minimum is enough.
+/// Minimum and maximum number of timed pairs (`PAIRS`), and the time after which the minimum is enough (`TIME`).
 const PAIRS: (usize, usize) = (25, 300);
 const TIME: Duration = Duration::from_millis(1500);
-/// Minimum ratio of times that counts as slower, and maximum ratio that counts as faster.
+/// Minimum ratio of times that counts as slower (`SLOWER`), and maximum ratio that counts as faster (`FASTER`).
 const SLOWER: f64 = 1.03;
 const FASTER: f64 = 0.95;
 

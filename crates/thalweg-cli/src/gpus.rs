@@ -5,7 +5,7 @@
 use crate::report;
 use thalweg::cuda::{Chip, LibrarySearch, Sought, chips, find};
 
-/// Maximum columns of a line.
+/// Maximum number of columns of a line.
 const WIDTH: usize = 80;
 
 /// Prints the GPU section.

@@ -49,7 +49,7 @@ pub struct Runs {
     pub least: usize,
     /// Maximum number of timed runs.
     pub most: usize,
-    /// Time after which the minimum is enough.
+    /// Time of the timed runs after which the minimum number of them is enough.
     pub time: Duration,
 }
 
@@ -160,7 +160,7 @@ impl Work {
     }
 }
 
-/// Result of `f` and the counters of its run.
+/// Calls `f`; returns its result and the counters of the call.
 pub fn counted<T>(f: impl FnOnce() -> Outcome<T>) -> Outcome<(T, Counters)> {
     let before = counters();
     let out = f()?;

@@ -14,9 +14,9 @@ use thalweg::{DType, Tensor, counters};
 const OPERATIONS: usize = 3000;
 /// Number of images in one run of `first_images`.
 const IMAGES: usize = 500;
-/// Rows and columns of an image.
+/// Number of rows, and of columns, of an image.
 const SIDE: usize = 128;
-/// Rows and columns of the crop of an image.
+/// Number of rows, and of columns, of the crop of an image.
 const CUT: usize = 96;
 
 /// Seed of the next run; a process that measures again continues with new seeds.
@@ -87,14 +87,14 @@ impl Draws {
         ((self.0 >> 33) % n as u64) as usize
     }
 
-    /// Number in [0, 1), a multiple of 0.001.
+    /// Draws a number in [0, 1), a multiple of 0.001.
     fn unit(&mut self) -> f64 {
         self.below(1000) as f64 / 1000.0
     }
 }
 
-/// Random operations on six tensors of `[32, 32]`. About every dozen operations a mean is read and decides the next
-/// one.
+/// Runs random operations on six tensors of `[32, 32]`. About every dozen operations a mean is read and decides the
+/// next one.
 fn operations(seed: u64) -> Outcome {
     let mut draws = Draws::new(seed);
     let mut pool: Vec<Tensor> =
@@ -138,7 +138,7 @@ fn operations(seed: u64) -> Outcome {
     Ok(())
 }
 
-/// Random augmentations of images: some of seven steps, in random order, with random numbers; each image is read.
+/// Runs random augmentations of images: some of seven steps, in random order, with random numbers; each image is read.
 fn images(seed: u64) -> Outcome {
     let mut draws = Draws::new(seed);
     let values: Vec<f32> = (0..SIDE * SIDE * 3).map(|i| (i * 7919 % 256) as f32).collect();
@@ -178,7 +178,7 @@ fn augmented(x: &Tensor, draws: &mut Draws) -> Tensor {
     }
 }
 
-/// Heat equation on a plate with a cold border.
+/// Solves the heat equation on a plate with a cold border, for 1,000 steps.
 fn stencil(_: u64) -> Outcome {
     let mut heat = Tensor::arange(128 * 128).reshape([128, 128]).cast(DType::F32) * 1e-4;
     for _ in 0..1000 {

@@ -128,8 +128,8 @@ fn up_to(most: usize, sizes: &[usize]) -> impl Iterator<Item = usize> {
     sizes.iter().copied().filter(move |&n| n <= most)
 }
 
-/// Sums and means. If terms cancel, the error of any sum is relative to the sum of their magnitudes, so it is given in
-/// ulp of that.
+/// Measures sums and means. If terms cancel, the error of any sum is relative to the sum of their magnitudes, so it is
+/// given in ulp of that.
 fn sums(report: &mut Report, most: usize) -> Outcome {
     crate::out!("Sums of f32 against f64, in ulp of the sum of magnitudes; bound: 2 log2 n\n");
     crate::out!("{:<16} {:>10} {:>9} {:>9} {:>9} {:>8} {:>5}", "data", "n", "sum", "mean", "columns", "bound", "met");
@@ -168,8 +168,8 @@ fn columns(x: &Tensor) -> Outcome<f64> {
     Ok(errors.fold(0.0, f64::max))
 }
 
-/// Variance, standard deviation and layer norm of data with a large mean: a relative error of 2·10⁻⁷ per rounding, and
-/// the mean itself is off by up to half an ulp.
+/// Measures variance, standard deviation and layer norm of data with a large mean: a relative error of 2·10⁻⁷ per
+/// rounding, and the mean itself is off by up to half an ulp.
 fn statistics(report: &mut Report, most: usize) -> Outcome {
     crate::out!("\nVariance and deviation of f32 with spread 1: relative error; layer_norm of");
     crate::out!("such rows: largest absolute error. Bounds: 2e-6 and 2e-5, and what the mean");
@@ -206,7 +206,7 @@ fn layer_norm(x: &Tensor, mean: f64, var: f64) -> Outcome<f64> {
     Ok(errors.fold(0.0, f64::max))
 }
 
-/// Softmax, log-softmax and logsumexp over rows that overflow unless the maximum is subtracted first.
+/// Measures softmax, log-softmax and logsumexp over rows that overflow unless the maximum is subtracted first.
 fn softmaxes(report: &mut Report) -> Outcome {
     const N: usize = 1000;
     crate::out!("\nSoftmax over rows of {N} f32: largest relative error (log_softmax of what is");
@@ -272,7 +272,7 @@ fn softmaxes(report: &mut Report) -> Outcome {
     Ok(())
 }
 
-/// Scans, norms and products.
+/// Measures scans, norms and products.
 fn others(report: &mut Report) -> Outcome {
     crate::out!("\nScans, norms and products of f32\n");
     crate::out!("{:<42} {:>18} {:>9} {:>5}", "what", "result", "bound", "met");

@@ -72,7 +72,8 @@ fn next(lines: &mut impl Iterator<Item = std::io::Result<String>>) -> Outcome<St
     lines.next().ok_or_else(|| failure("a child process ended without a result"))?.during("a child process")
 }
 
-/// Time from the start of a fresh process until it has read the first gelu_custom on `[32, 32]`, `runs` times.
+/// Measures the time from the start of a fresh process until it has read the first gelu_custom on `[32, 32]`, `runs`
+/// times.
 pub fn cold_start(runs: usize, mode: Mode) -> Outcome<(Times, Work)> {
     let one = || -> Outcome<(f64, Work)> {
         let begin = Instant::now();
@@ -90,7 +91,7 @@ pub fn cold_start(runs: usize, mode: Mode) -> Outcome<(Times, Work)> {
     Ok((Times::new(cold, times?), work))
 }
 
-/// Total time of 64 first calls on 64 shapes, in `runs` fresh processes.
+/// Measures the total time of 64 first calls on 64 shapes, in `runs` fresh processes.
 pub fn dyn_shapes(runs: usize, size: Size, mode: Mode) -> Outcome<(Times, Work)> {
     let class = if size == Size::Large { "large" } else { "small" };
     let one = || -> Outcome<DynShapes> {

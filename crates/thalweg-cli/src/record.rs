@@ -45,7 +45,7 @@ impl Recording {
     }
 }
 
-/// Times of recording in milliseconds, sorted; the execution that follows is not timed.
+/// Measures the times of recording in milliseconds, sorted; the execution that follows is not timed.
 fn turns(x: &Tensor, stretch: fn(&Tensor) -> Tensor) -> Outcome<Vec<f64>> {
     let mut times = Vec::with_capacity(TURNS);
     for turn in 0..TURNS + 20 {

@@ -39,7 +39,7 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// Records the workload.
+    /// Records the workload; returns its results, the first of which replace the inputs that they are carried to.
     pub fn record(&self) -> Vec<Tensor> {
         let mut inputs = self.inputs.borrow_mut();
         let out = (self.call)(&inputs);
@@ -47,7 +47,7 @@ impl Workload {
         out
     }
 
-    /// Runs it once and waits for its results.
+    /// Runs the workload once and waits for its results.
     pub fn run(&self) -> Outcome {
         let out = self.record();
         if self.read {
@@ -65,7 +65,7 @@ impl Workload {
         self.read
     }
 
-    /// Runs it `times` times, all enqueued before waiting, unless results are read back.
+    /// Runs the workload `times` times, all enqueued before waiting, unless results are read back.
     pub fn run_many(&self, times: usize) -> Outcome {
         if times == 1 || self.read {
             return (0..times).try_for_each(|_| self.run());
@@ -93,7 +93,7 @@ impl Workload {
         Ok(())
     }
 
-    /// Runs it once and reads a value of each result, which reports errors.
+    /// Runs the workload once and reads a value of each result, which reports errors.
     pub fn check(&self) -> Outcome {
         for tensor in self.record() {
             let count = tensor.numel();

@@ -14,7 +14,7 @@ pub struct Bandwidth {
     pub one: f64,
     /// Bandwidth of all threads that a launch may use, in bytes a second.
     pub all: f64,
-    /// Number of threads of the rate `all`.
+    /// Number of threads that `all` was measured with.
     pub threads: usize,
 }
 
@@ -40,6 +40,8 @@ fn ways() -> &'static [Copy] {
     &[plain]
 }
 
+/// Copies with the library's copy loop.
+///
 /// # Safety
 /// As [`Copy`] says, and the ranges do not overlap.
 unsafe fn plain(from: *const u8, to: *mut u8, bytes: usize) {
@@ -47,6 +49,8 @@ unsafe fn plain(from: *const u8, to: *mut u8, bytes: usize) {
     unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
 }
 
+/// Copies 64 bytes at a time, with non-temporal stores.
+///
 /// # Safety
 /// As [`plain`], and the machine has AVX-512.
 #[cfg(target_arch = "x86_64")]
@@ -60,6 +64,8 @@ unsafe fn streaming_512(from: *const u8, to: *mut u8, bytes: usize) {
     _mm_sfence();
 }
 
+/// Copies 32 bytes at a time, with non-temporal stores.
+///
 /// # Safety
 /// As [`plain`], and the machine has AVX.
 #[cfg(target_arch = "x86_64")]

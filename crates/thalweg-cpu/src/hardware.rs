@@ -12,10 +12,11 @@ pub const CONFLICT_STRIDE: usize = 1024;
 /// Width of a strip, in columns, of a reduction over an outer axis: the minimum that is worth a chunk of its own, and
 /// the maximum, which bodies with a single pass use.
 pub const STRIP_COLUMNS: (usize, usize) = (64, 2048);
-/// Maximum columns of a matrix that runs as joined long rows: its short rows would leave vectors partly empty.
+/// Maximum number of columns of a matrix that runs as joined long rows: its short rows would leave vectors partly
+/// empty.
 pub const MAX_JOINED_COLUMNS: usize = 128;
-/// Maximum points of a call that reads through position tables (4 bytes a point): 8 KiB per table, which stays in the
-/// first-level cache.
+/// Maximum number of points of a call that reads through position tables (4 bytes a point): 8 KiB per table, which
+/// stays in the first-level cache.
 pub const MAX_TABLE_POINTS: usize = 2048;
 
 /// Returns the parameters of this module for the planner. A process whose tunables are drawn at random (a test mode)

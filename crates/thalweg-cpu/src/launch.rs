@@ -25,7 +25,8 @@ use thalweg_ir::MAX_RANK;
 use thalweg_kernel::{AccessClass, AccessGeometry, Body, MapGeometry, Node, Store, dims};
 use thalweg_runtime::{Buffer, Error};
 
-/// Rows and columns of a call that reads a transposed source: each cache line fetched is used whole while it is cached.
+/// Number of rows, and of columns, of a call that reads a transposed source: each cache line fetched is used whole
+/// while it is cached.
 const BLOCK: (usize, usize) = (32, 64);
 const LINE_BYTES: usize = 64;
 /// Stride between rows of a packed block, in elements. It is not a power of two, to avoid the cache conflicts that

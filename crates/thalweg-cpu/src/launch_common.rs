@@ -7,9 +7,10 @@ use std::cell::Cell;
 /// Number of points of a chunk, the unit of work of a thread: 128 KiB of f32, some 10 µs of light work, and a whole
 /// number of cache lines.
 pub const CHUNK: usize = 32 << 10;
-/// Cost model of a launch: nanoseconds per unit of cost (one addition), per point and per byte, on one thread. Measured
-/// on Zen 5 with AVX-512 (`tests/measure.rs`): erf, of cost 20, takes 0.43 ns a point; a product with a scalar, 8 bytes
-/// a point, takes 0.03 to 0.07 ns in the second and third-level caches.
+/// Cost model of a launch: nanoseconds per unit of cost (one addition; `NS_PER_COST`), per point (`NS_PER_POINT`) and
+/// per byte (`NS_PER_BYTE`), on one thread. Measured on Zen 5 with AVX-512 (`tests/measure.rs`): erf, of cost 20, takes
+/// 0.43 ns a point; a product with a scalar, 8 bytes a point, takes 0.03 to 0.07 ns in the second and third-level
+/// caches.
 const NS_PER_COST: f64 = 0.02;
 const NS_PER_POINT: f64 = 0.01;
 const NS_PER_BYTE: f64 = 0.01;

@@ -94,7 +94,8 @@ pub struct Narrow<'a> {
     lines: Vec<Line>,
     /// Sizes of the dimensions outside the line.
     outer: Vec<usize>,
-    /// Number of points of a narrow row (`width`), of the line, of a row of a call, and of a chunk.
+    /// Number of points of a narrow row (`width`), of the line (`line`), of a row of a call (`call`), and of a chunk
+    /// (`chunk`).
     width: usize,
     line: usize,
     call: usize,
@@ -202,6 +203,8 @@ impl<'a> Narrow<'a> {
         Ok(())
     }
 
+    /// Runs a call, with non-temporal stores where `stores` permits them.
+    ///
     /// # Safety
     /// As [`Engine::run`].
     unsafe fn call(&self, args: &[u64], n: usize, rows: usize, stores: Stores<'_>) -> Result<(), OutOfRange> {

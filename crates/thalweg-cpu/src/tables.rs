@@ -11,8 +11,8 @@ use crate::hardware::MAX_TABLE_POINTS;
 use std::sync::Arc;
 use thalweg_kernel::{Body, IndexMap, Node, Positions};
 
-/// Target for the total bytes of a call's tables if the call's length can be chosen, and the minimum length of such a
-/// call in points.
+/// Target for the total bytes of a call's tables if the call's length can be chosen (`NEAR_BYTES`), and minimum number
+/// of points of such a call (`MIN_CALL_POINTS`).
 const NEAR_BYTES: usize = 16 << 10;
 const MIN_CALL_POINTS: usize = 256;
 

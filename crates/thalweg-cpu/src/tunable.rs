@@ -26,33 +26,35 @@ thalweg_ir::tunables! {
         /// Number of index and value elements that each thread computes at a time, for a scatter with a fused prologue.
         /// With i64 indices and f32 values they take 384 KiB.
         scatter_part: 32 << 10, in 1..=64,
-        /// Maximum columns of a chunk of a scatter: a few KiB, in whole cache lines.
+        /// Maximum number of columns of a chunk of a scatter: a few KiB, in whole cache lines.
         max_scatter_columns: 1024, in 1..=8,
-        /// Minimum points of a row at which a map's innermost dimensions are not joined: longer rows are not faster.
+        /// Minimum number of points of a row at which a map's innermost dimensions are not joined: longer rows are not
+        /// faster.
         min_row_points: 16, in 1..=16,
-        /// Minimum points of a call (all its rows) at which a map's innermost dimensions are not joined: longer calls
-        /// are not faster.
+        /// Minimum number of points of a call (all its rows) at which a map's innermost dimensions are not joined:
+        /// longer calls are not faster.
         min_call_points: 64, in 1..=64,
         /// Like `min_call_points`, for a call that reads through position tables, which has one row.
         min_table_call_points: 256, in 1..=64,
         /// Minimum factor by which joining dimensions must lengthen the calls of a map.
         min_call_gain: 8, in 1..=8,
-        /// Minimum points of a contiguous run of a row at which the row may be reduced online (one pass that combines
-        /// rescaled partial results block by block).
+        /// Minimum number of points of a contiguous run of a row at which the row may be reduced online (one pass that
+        /// combines rescaled partial results block by block).
         min_online_run: 1024, in 1..=64,
         /// Maximum bytes of a row that a multi-pass reduction rereads from the private caches; an online reduction
         /// reads longer rows once.
         max_private_row: PRIVATE_CACHE, in 0..=1024,
-        /// Maximum points of a row whose intermediate values are saved in buffers between passes: longer buffers would
-        /// be memory traffic themselves.
+        /// Maximum number of points of a row whose intermediate values are saved in buffers between passes: longer
+        /// buffers would be memory traffic themselves.
         max_kept_points: 1 << 20, in 0..=256,
         /// Maximum bytes of the buffers of a strip of minimum width in an outer-axis reduction. If they exceed it,
         /// intermediate values are recomputed in each pass instead of saved.
         max_kept_strip: 32 << 20, in 0..=65536,
-        /// Maximum columns of a matrix that runs as joined long rows: its short rows would leave vectors partly empty.
+        /// Maximum number of columns of a matrix that runs as joined long rows: its short rows would leave vectors
+        /// partly empty.
         max_joined_columns: MAX_JOINED_COLUMNS, in 0..=128,
-        /// Minimum columns of a GEMV that is vectorised over its columns. With fewer columns and a long K dimension,
-        /// blocks of K are computed side by side in the lanes instead.
+        /// Minimum number of columns of a GEMV that is vectorised over its columns. With fewer columns and a long K
+        /// dimension, blocks of K are computed side by side in the lanes instead.
         min_columns: 4, in 0..=4,
         /// Maximum bytes of a GEMM operand that is read in place instead of packed: it must stay in the near caches
         /// beside the accumulators.
@@ -60,11 +62,11 @@ thalweg_ir::tunables! {
         /// Maximum bytes of a packed block of rows of A, over all of K, that a GEMM task retains for all its column
         /// blocks. Larger ones are packed again for each.
         max_packed_rows: 2 << 20, in 0..=4096,
-        /// Bytes of B operands that are packed at a time for consecutive products of a batch: they stay in the last-level
-        /// cache.
+        /// Bytes of B operands that are packed at a time for consecutive products of a batch: they stay in the
+        /// last-level cache.
         packed_group: 4 << 20, in 1..=8192,
-        /// Maximum bytes of the B operands of one fused GEMM (two, if its operand A is a GEMM too) that are packed once for
-        /// all blocks of rows; larger ones are packed for one block of rows at a time.
+        /// Maximum bytes of the B operands of one fused GEMM (two, if its operand A is a GEMM too) that are packed once
+        /// for all blocks of rows; larger ones are packed for one block of rows at a time.
         max_packed: 64 << 20, in 0..=16384,
         /// Maximum number of taps of a convolution (9 for a 3×3 window) for which packing computes, in advance for each
         /// tap, the lane masks of elements outside the input.
@@ -83,9 +85,10 @@ thalweg_ir::tunables! {
         /// Maximum bytes of a strip, the columns that a reduction over an outer axis processes at a time: they stay in
         /// a core's private caches during all passes.
         strip_bytes: PRIVATE_CACHE, in 0..=8192,
-        /// Maximum columns of a strip. Bodies with a single pass, which reread nothing from the caches, use this width.
+        /// Maximum number of columns of a strip. Bodies with a single pass, which reread nothing from the caches, use
+        /// this width.
         max_strip_columns: STRIP_COLUMNS.1, in 64..=128,
-        /// Minimum columns of a strip: narrower ones are not worth a chunk of their own.
+        /// Minimum number of columns of a strip: narrower ones are not worth a chunk of their own.
         min_strip_columns: STRIP_COLUMNS.0, in 16..=64,
         /// Maximum total bytes of the rows (at most 4) that an inner-axis reduction interleaves: they stay in the
         /// smallest first-level caches.
@@ -93,8 +96,8 @@ thalweg_ir::tunables! {
         /// Minimum number of columns at which the segments of a user-defined scan are processed one after the other
         /// instead of side by side: the columns alone make the calls long enough.
         min_wide_segments: 64, in 1..=8,
-        /// Points of a chunk of a map over narrow rows if an operand is packed (into the order of the points) chunk by
-        /// chunk: 32 KiB of f32.
+        /// Number of points of a chunk of a map over narrow rows if an operand is packed (into the order of the points)
+        /// chunk by chunk: 32 KiB of f32.
         ordered_chunk: 8 << 10, in 1..=64,
         /// Maximum number of instructions of a loop over vectors that is unrolled: a longer one takes too long to
         /// compile.

@@ -32,7 +32,7 @@ enum Order {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Layout {
     order: Order,
-    /// Whether elements are read several times.
+    /// Whether several points read the same element: a dimension of more than one element has stride 0.
     broadcast: bool,
 }
 

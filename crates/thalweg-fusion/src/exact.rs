@@ -39,8 +39,8 @@ pub(crate) fn may_contract_inside(op: Op, dtype: DType) -> bool {
     dtype.is_float() && e != ElementOp::Square && !row.is_exact() && (row.function || row.expand.is_some())
 }
 
-/// Exact operations of a segment. Empty in strict mode, whose bodies are exact as a whole. All of them without fusion,
-/// so that a GPU divides a number by a tensor there as it does in a fused exact kernel.
+/// Exact operations of a segment. None in strict mode, whose bodies are exact as a whole. Without fusion, all
+/// operations with a float result, so that a GPU divides a number by a tensor there as it does in a fused exact kernel.
 fn find(ix: &Indexed<'_>) -> BitSet {
     let n = ix.seg.ops.len();
     if ix.seg.mode.strict {
@@ -284,7 +284,7 @@ impl Search<'_> {
 
 /// Product found among the ancestors of a value.
 struct Product {
-    /// Whether it goes through a reduction.
+    /// Whether the value depends on the product through a reduction.
     reduced: bool,
 }
 

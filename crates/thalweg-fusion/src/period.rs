@@ -45,7 +45,7 @@ pub fn period(ops: &[RelOp]) -> Option<usize> {
     best
 }
 
-/// Period of a sequence, and the number of whole iterations at its end.
+/// Period of a sequence, in operations, and the number of whole iterations at its end.
 pub(crate) fn turns(ops: &[RelOp]) -> Option<(usize, usize)> {
     let period = period(ops)?;
     let alike = |&i: &usize| signature(ops, i) == signature(ops, i - period);

@@ -24,7 +24,7 @@ pub enum KernelPlan {
     Map {
         /// Value whose shape is the domain.
         domain: ValueId,
-        /// Reduction or scan that defines the rows, if any: its operand is `domain`.
+        /// Reduction or scan that defines the rows, if any; `domain` is its operand.
         rows: Option<usize>,
         /// Operations whose results are written point by point. These lists are in the planner's canonical order: code
         /// is generated starting from the stores, and must not depend on the order of recording.
@@ -33,7 +33,7 @@ pub enum KernelPlan {
         row_stores: Vec<usize>,
         /// Reductions over all rows (outer axes), combined from all rows in the same pass.
         column_stores: Vec<usize>,
-        /// All operations computed in it, ascending.
+        /// All operations that the kernel computes, ascending.
         ops: Vec<usize>,
     },
     /// Matrix product (GEMM) with an optional prologue for each operand and an optional epilogue.
@@ -45,7 +45,7 @@ pub enum KernelPlan {
         stores: Vec<usize>,
         /// Operations whose results are written row by row of the accumulators.
         row_stores: Vec<usize>,
-        /// All operations computed in it, ascending.
+        /// All operations that the kernel computes, ascending.
         ops: Vec<usize>,
     },
     /// Scatter, foreign operation, or matrix product on a device without contractions; operands are read through views.
@@ -53,9 +53,9 @@ pub enum KernelPlan {
     Opaque {
         /// Operations whose results are written, ascending: one, or several results of one call of a foreign operation.
         stores: Vec<usize>,
-        /// Values that its operands are views of.
+        /// Values that the kernel's operands are views of.
         operands: Vec<ValueId>,
-        /// All operations computed in it, ascending.
+        /// All operations that the kernel computes, ascending.
         ops: Vec<usize>,
     },
     /// Independent kernels in one launch (horizontal fusion).
@@ -71,8 +71,8 @@ pub enum KernelPlan {
 pub struct Products {
     /// Index of the product.
     pub product: usize,
-    /// Producer GEMM that the left operand is computed from, and the last operation of the elementwise chain over its
-    /// accumulators alone. The rest of the prologue starts from that operation's result.
+    /// Producer GEMM that the left operand is computed from, and the last operation of the elementwise chain after its
+    /// accumulators (itself if there is none). The rest of the prologue starts from that operation's result.
     pub inner: Option<(usize, usize)>,
     /// Reduction or scan along the rows of the left operand, if its prologue has one.
     pub left_rows: Option<usize>,
@@ -102,7 +102,7 @@ pub struct Edge {
     pub reason: Reason,
 }
 
-/// Reason why two operations do not share a kernel. Found on request: `partition/why.rs`.
+/// Reason why two operations do not share a kernel. It is found on request, by `partition/why.rs`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reason {
     /// Fusion is off.

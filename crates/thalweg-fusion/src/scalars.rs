@@ -18,7 +18,7 @@ pub struct ScalarClasses {
 }
 
 impl ScalarClasses {
-    /// Classes of these scalars.
+    /// Sorts scalars into classes of equal bits.
     pub fn new(scalars: &[u64]) -> ScalarClasses {
         ScalarClasses::sort(scalars.iter().map(|&s| (s, 0)))
     }
@@ -36,7 +36,7 @@ impl ScalarClasses {
         self.others.iter().all(|&i| scalars[i as usize] == scalars[self.first[i as usize] as usize])
     }
 
-    /// Classes split where these scalars differ.
+    /// Splits the classes so that these scalars are equal within each; classes are never merged.
     pub fn split(&self, scalars: &[u64]) -> ScalarClasses {
         ScalarClasses::sort(scalars.iter().zip(&self.first).map(|(&s, &c)| (s, c)))
     }

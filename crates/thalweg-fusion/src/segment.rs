@@ -52,7 +52,7 @@ impl Mode {
     }
 }
 
-/// Set of small integers.
+/// Set of small integers, one bit each.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct BitSet(Vec<u64>);
 
@@ -74,7 +74,7 @@ impl BitSet {
         self.0[i / 64] |= 1 << (i % 64);
     }
 
-    /// Whether it contains a number.
+    /// Whether the set contains a number.
     #[inline]
     pub fn has(&self, i: usize) -> bool {
         self.0.get(i / 64).is_some_and(|w| w >> (i % 64) & 1 == 1)
@@ -85,7 +85,7 @@ impl BitSet {
         self.0[i / 64] &= !(1 << (i % 64));
     }
 
-    /// Size of the set.
+    /// Number of integers in the set.
     pub fn count(&self) -> usize {
         self.0.iter().map(|w| w.count_ones() as usize).sum()
     }
@@ -97,7 +97,7 @@ impl BitSet {
         }
     }
 
-    /// Whether the sets have a number in common.
+    /// Whether the two sets have a number in common.
     pub fn intersects(&self, other: &BitSet) -> bool {
         self.0.iter().zip(&other.0).any(|(a, b)| a & b != 0)
     }
@@ -163,7 +163,7 @@ pub struct OwnedSegment {
 }
 
 impl OwnedSegment {
-    /// Borrowed form.
+    /// Segment that borrows this one's data.
     pub fn as_segment(&self) -> Segment<'_> {
         Segment {
             ops: &self.ops,
@@ -254,7 +254,7 @@ impl<'a> Indexed<'a> {
         }
     }
 
-    /// Whether a reduction is over few elements, along adjacent axes.
+    /// Whether a reduction combines at most [`MAX_UNROLLED`] elements, along adjacent axes.
     fn has_few(&self, reduction: usize) -> bool {
         let axes = self.seg.ops[reduction].attr & 0xFF;
         let Some((_, operand)) = self.tensors(reduction).next() else { return false };
@@ -271,7 +271,7 @@ impl<'a> Indexed<'a> {
         self.unrolled.has(i)
     }
 
-    /// Exact operations, computed once by `find`.
+    /// Exact operations of the segment: found by `find` at the first call, cached for later ones.
     pub fn exact_by(&self, find: fn(&Indexed<'_>) -> BitSet) -> &BitSet {
         self.exact.get_or_init(|| find(self))
     }

@@ -20,7 +20,7 @@ const HEAD: &str = "thalweg segment 2";
 const CONTRACTS: [(&str, Contracts); 3] =
     [("bare", Contracts::Bare), ("tiles", Contracts::Tiles), ("contracts", Contracts::Rows)];
 
-/// Text of a segment planned with these constants and this effort.
+/// Writes a segment, with its cost constants and search effort, as text.
 pub fn write(segment: &Segment<'_>, costs: &Costs, effort: Effort) -> String {
     let mut out = format!("{HEAD}\nplanner {PLANNER}\n");
     let word = |on: bool, yes, no| if on { yes } else { no };
@@ -85,7 +85,7 @@ pub fn read(text: &str) -> Result<(OwnedSegment, Costs, Effort), String> {
     Ok(read)
 }
 
-/// Parses one line; `None` if it is invalid.
+/// Parses one line into the segment, constants or effort; `None` if it is invalid.
 fn take(line: &str, (segment, costs, effort): &mut (OwnedSegment, Costs, Effort)) -> Option<()> {
     let (word, rest) = line.split_once(' ')?;
     match word {

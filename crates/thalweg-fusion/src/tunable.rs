@@ -19,16 +19,16 @@ thalweg_ir::tunables! {
         max_accesses: 128, in 16..=64,
         /// Maximum number of boxes that a domain is cut into. Beyond, masked accesses go through tables of positions.
         max_boxes: 64, in 1..=8,
-        /// Minimum points of the longest run of boxes at which boxes are always kept. With shorter runs a table may be
-        /// faster.
+        /// Minimum number of points of the longest run of boxes at which boxes are always kept. With shorter runs a
+        /// table may be faster.
         min_box_run: 16, in 1..=16,
         /// Minimum number of short runs of a domain at which a table of positions is faster than boxes.
         min_short_runs: 256, in 1..=16,
-        /// Minimum points of a row for an inner-axis reduction. Shorter rows, if there are many, may be reduced along
-        /// the outer axis, regardless of their accesses.
+        /// Minimum number of points of a row for an inner-axis reduction. Shorter rows, if there are many, may be
+        /// reduced along the outer axis, regardless of their accesses.
         min_row: 16, in 1..=16,
-        /// Minimum points of a run of a row. A shorter one is merged with others if the order of a row's elements is
-        /// free, since each run costs a call.
+        /// Minimum number of points of a run of a row. A shorter one is merged with others if the order of a row's
+        /// elements is free, since each run costs a call.
         min_run: 512, in 1..=16,
         /// Maximum number of values that may be stored for a component to be searched exhaustively, instead of by
         /// moves.

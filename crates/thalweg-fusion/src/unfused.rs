@@ -20,7 +20,7 @@ use std::sync::Arc;
 use thalweg_ir::{Arg, DType, InputKind, MAX_ARGS, RelArg, RelOp, Shape, View};
 use thalweg_kernel::IndexMap;
 
-/// Key of a single operation's kernel: the operation with inputs as arguments, and their layouts.
+/// Key of a single operation's kernel: the operation with its arguments as inputs, and their layouts.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SingleKey {
     op: RelOp,
@@ -34,12 +34,12 @@ pub struct SingleKey {
 #[derive(Debug)]
 pub struct Single {
     kernel: KernelPlan,
-    /// Launch of the kernel; `None` if it has nothing to write.
+    /// Launch of the kernel; `None` if the operation has nothing to write.
     step: Option<Step>,
 }
 
 impl Single {
-    /// Launch that has to be compiled; `None` if there is nothing to write.
+    /// Launch that has to be compiled; `None` if the operation has nothing to write.
     pub fn step(&self) -> Option<&Step> {
         self.step.as_ref()
     }
@@ -153,7 +153,7 @@ fn needed(ix: &Indexed<'_>) -> BitSet {
     needed
 }
 
-/// Memory layouts of the results so far.
+/// Memory layouts of the results of the operations processed so far.
 struct ResultLayouts {
     /// Value that each operation's result is a view of, and that view.
     at: Vec<Option<(ValueId, View)>>,
@@ -188,7 +188,7 @@ impl ResultLayouts {
     }
 }
 
-/// Lookup key, reused for one operation after the other, and the segment's values for its inputs.
+/// Lookup key, whose memory is reused from operation to operation, and the values of the segment for its inputs.
 struct Asked {
     key: SingleKey,
     /// Argument for each input of the key, and the base value that it is a view of.

@@ -71,8 +71,8 @@ const SINGLE: Mode =
 pub const FAST: Mode =
     Mode { fused: true, strict: false, reproducible: false, reference: false, matmul: MatmulPrecision::Highest };
 
-/// Maximum ratio of measured to predicted bytes of a kernel, and the bytes within which nothing is checked: kernels of
-/// a few elements.
+/// Maximum ratio of measured to predicted bytes of a kernel (`MAX_TRAFFIC_RATIO`), and number of bytes up to which it
+/// is not checked (`MIN_CHECKED_BYTES`): kernels of a few elements.
 const MAX_TRAFFIC_RATIO: usize = 8;
 const MIN_CHECKED_BYTES: usize = 16 << 10;
 
@@ -170,7 +170,8 @@ impl Checker {
         Ok(())
     }
 
-    /// If no generic kernel ever ran, all values would be right and the path untested: that is a failure.
+    /// Adds the check that the traffic reported by programs equals that which this device counts; `differences` is the
+    /// list that the device adds to.
     pub fn with_counted(self, device: DeviceRef, differences: Differences) -> Checker {
         Checker { counted: Some((device, differences)), ..self }
     }

@@ -16,7 +16,7 @@ use thalweg_ir::element::Output;
 use thalweg_ir::{DType, ElementOp, Op, REVERSE, RandomKind, ReduceOp, Scalar, ScanOp, Shape, pack_order};
 use thalweg_kernel::order::BLOCK;
 
-/// Maximum elements of a tensor of a program; a few programs may have large ones.
+/// Maximum number of elements of a tensor of a program; a few programs may have larger ones.
 const MAX_ELEMENTS: usize = 3000;
 const MAX_LARGE_ELEMENTS: usize = 200_000;
 /// Seed mask of a program's second random source.
@@ -31,7 +31,7 @@ const PAIRS: u64 = 0x0070_6169_7273;
 const LAYOUTS: u64 = 0x006c_6179_6f75;
 /// Seed mask of the source that selects programs that end in selections, and their form.
 const SELECTIONS: u64 = 0x7365_6c65_6374;
-/// Maximum elements of a tensor in programs with rows longer than a block.
+/// Maximum number of elements of a tensor in programs with rows longer than a block.
 const MAX_LONG_ROW_ELEMENTS: usize = 8 * BLOCK;
 
 struct Generator {
@@ -260,7 +260,7 @@ impl Generator {
         Argument::Scalar(v.to_bits(dtype))
     }
 
-    /// Random tensor of the program that is `wanted`; recent ones are more likely.
+    /// Draws a tensor of the program that is `wanted`; recent ones are more likely. `None` if there is none.
     fn tensor(&mut self, wanted: impl Fn(&Program, Tensor) -> bool) -> Option<Tensor> {
         let (n, m) = (self.program.steps.len(), self.program.inputs.len());
         let all: Vec<Tensor> = (0..m).map(Tensor::Input).chain((0..n).map(Tensor::Step)).collect();

@@ -19,7 +19,8 @@ use thalweg_fusion::OwnedSegment;
 use thalweg_ir::{DType, ElementOp, Op, Scalar};
 use thalweg_stream::{Mode, set_mode};
 
-/// Maximum steps and elements of a program: the backward pass has several times as many.
+/// Maximum number of steps (`MAX_STEPS`), and of elements (`MAX_ELEMENTS`), of a program: the backward pass has several
+/// times as many.
 const MAX_STEPS: usize = 16;
 const MAX_ELEMENTS: usize = 20_000;
 /// Period of programs that are differentiated twice.

@@ -26,7 +26,8 @@ use thalweg_kernel::reference::{self, Array, Data, RefArg};
 const RUNS: [u64; 2] = [6, 2];
 /// Number of further runs of a small program, and of a large one, when the first ones do not decide.
 const MORE: [u64; 2] = [128, 8];
-/// Minimum total elements of all results of a large program: the interpreter is slow.
+/// Minimum total number of elements of all results of a large program. Large programs run fewer times, because the
+/// interpreter is slow.
 const LARGE: usize = 100_000;
 /// Number of further runs between two judgements of the result.
 const TURN: u64 = 8;
@@ -176,7 +177,8 @@ struct Chains {
 }
 
 impl Chains {
-    /// Adds the next step. Whether it is a GEMM of at least three factors, some of which may overflow in some order.
+    /// Adds the next step; returns whether it is a GEMM of at least three factors, some of which may overflow in some
+    /// order.
     fn overflows(&mut self, step: &Step, args: &[RefArg<'_>]) -> bool {
         let inner = |n: usize| match step.args.get(n) {
             Some(Argument::Tensor(Tensor::Step(from))) => self.bounds[*from],
@@ -441,8 +443,8 @@ fn size(arg: &RefArg<'_>) -> Option<Array> {
     Some(Array { shape: a.shape, dtype: a.dtype, data })
 }
 
-/// A narrow 0 may be an underflow of a value kept as f32 elsewhere, and small values are as far apart as 0 and the
-/// smallest subnormal.
+/// Perturbs small values of narrow dtypes by up to the smallest subnormal: a narrow 0 may be an underflow of a value
+/// kept as f32 elsewhere, and small values are as far apart as 0 and the smallest subnormal.
 fn vanished(array: &mut Array, rng: &mut Rng) {
     if let (DType::BF16 | DType::F16, Data::Float(values)) = (array.dtype, &mut array.data) {
         let least = if array.dtype == DType::BF16 { 9e-41 } else { 6e-8 };
@@ -451,7 +453,8 @@ fn vanished(array: &mut Array, rng: &mut Rng) {
     }
 }
 
-/// A product that overflows by itself does not if it is contracted into a difference.
+/// Replaces infinities by the largest finite number: a product that overflows by itself does not if it is contracted
+/// into a difference.
 fn contracted(array: &mut Array) {
     let most = match array.dtype {
         DType::F16 => 65504.0,
@@ -463,7 +466,8 @@ fn contracted(array: &mut Array) {
     }
 }
 
-/// Near a pole of the tangent, narrow floats are too far apart to tell how large it gets, or its sign.
+/// Replaces large values of narrow dtypes by an infinity with the sign of `way`: near a pole of the tangent, narrow
+/// floats are too far apart to tell how large it gets, or its sign.
 fn poles(array: &mut Array, way: f64) {
     if let (DType::BF16 | DType::F16, Data::Float(values)) = (array.dtype, &mut array.data) {
         values.iter_mut().filter(|v| v.abs() > 16.0).for_each(|v| *v = f64::INFINITY * way);

@@ -32,13 +32,14 @@ pub fn by_emulator(launch: &mut dyn FnMut() -> Result<(), Error>) -> (Result<(),
 /// Predicate: whether the traffic reported for a launch agrees with the bytes loaded and stored.
 pub type Agrees = fn(&Kernel, &Geometry, &Moved, [u64; 2]) -> bool;
 
-/// Whether the bytes that loops issue, according to the report, equal the counted ones.
+/// Whether the bytes that loops issue, according to the report, equal the counted ones; true for launches that are not
+/// compared ([`counted`]).
 pub fn as_issued(_: &Kernel, geometry: &Geometry, said: &Moved, counted_bytes: [u64; 2]) -> bool {
     !counted(geometry) || [said.loaded, said.stored] == counted_bytes
 }
 
-/// The bytes written to memory equal those stored, scratch included; the bytes read from memory are at most those
-/// loaded, which include reloads from caches.
+/// Whether the bytes written to memory, according to the report, equal those stored, scratch included, and the bytes
+/// read are at most those loaded, which include reloads from caches; true for launches that are not compared.
 #[cfg(feature = "emulate")]
 pub fn as_moved(kernel: &Kernel, geometry: &Geometry, said: &Moved, [loaded, stored]: [u64; 2]) -> bool {
     !counted(geometry) || sorts(kernel) || said.written == stored && (said.read <= loaded || is_masked(geometry))
@@ -94,8 +95,7 @@ struct ComparedProgram {
     differences: Differences,
 }
 
-/// Whether some points of a map's accesses lie under a mask: which elements of those that the map leads to are read then, only
-/// its points say.
+/// Whether some points of a map's accesses are masked out: which of the elements are then read depends on the points.
 #[cfg(feature = "emulate")]
 fn is_masked(geometry: &Geometry) -> bool {
     let masked = |g: &MapGeometry| g.accesses.iter().any(|a| a.map.as_ref().is_some_and(|m| m.is_masked()));
@@ -107,8 +107,8 @@ fn is_masked(geometry: &Geometry) -> bool {
     }
 }
 
-/// Whether a launch of that geometry is one whose loops are counted. Which points of a row lie under a mask, and so which
-/// loads run, differs with how a strip or a block is cut.
+/// Whether a launch of that geometry is one whose loops are counted. Which points of a row lie under a mask, and so
+/// which loads run, differs with how a strip or a block is cut.
 fn counted(geometry: &Geometry) -> bool {
     match geometry {
         Geometry::Contraction(_) | Geometry::Scatter(_) | Geometry::Foreign(_) => false,

@@ -26,7 +26,8 @@ thalweg_ir::tunables! {
         min_two_lane_row: 1 << 20, in 2..=256,
         /// Maximum number of elements of a launch whose rows are never split among blocks, even if it has few rows.
         max_unsplit_elements: 1 << 15, in 0..=256,
-        /// Maximum row length, in vectors, of a row that is not split among blocks.
+        /// Maximum row length, in vectors, at which rows of an inner-axis reduction are never split among blocks, even
+        /// if there are fewer rows than multiprocessors.
         max_unsplit_row: 1024, in 0..=32,
         /// Minimum number of points per thread at which a row of an outer-axis reduction may be split among blocks.
         min_split_points: 8, in 0..=8,
@@ -96,7 +97,8 @@ thalweg_ir::tunables! {
         /// Maximum number of values along a scatter's axis that one thread scatters serially. Each takes half a
         /// microsecond; 64 of them take as long as the launches of a sort.
         max_serial_values: 64, in 0..=4,
-        /// Minimum number of lines per multiprocessor at which each line of a scatter gets one thread.
+        /// Minimum number of lines (slices along the scatter's axis) per multiprocessor at which one thread scatters
+        /// all values of a line serially, instead of atomic operations or a sort.
         min_busy_lines: 512, in 0..=1,
         /// Minimum number of vectors of lines per multiprocessor at which each vector of a scatter's lines gets one
         /// thread.

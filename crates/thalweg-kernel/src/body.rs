@@ -10,12 +10,12 @@
 
 use thalweg_ir::{DType, ElementOp, Loop, MAX_ARGS, Monoid, ScanOp};
 
-/// Node of a [`Body`], by position.
+/// Index of a node in [`Body::nodes`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct NodeId(pub u32);
 
 impl NodeId {
-    /// Position as an index.
+    /// The index as a `usize`.
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -26,7 +26,7 @@ impl NodeId {
 pub enum AccessClass {
     /// Contiguous: neighbours in the domain are neighbours in the source.
     Contiguous,
-    /// One element for the whole row.
+    /// Stride 0: one element for the whole row.
     Uniform,
     /// Contiguous in reverse, as when a flipped axis is read. Never used for writes.
     Reversed,
@@ -82,7 +82,7 @@ impl Access {
 /// Value of a body, of the dtype that [`Body::dtype`] returns.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Node {
-    /// Element at the position of an access; 0 where it is masked out.
+    /// Element at the position of an access; 0 where the access is masked out.
     Load {
         /// Index of the access.
         access: u16,
@@ -180,7 +180,7 @@ pub enum Node {
     Loop {
         /// Interned loop.
         of: Loop,
-        /// Arguments of its region; unused ones repeat the first.
+        /// Arguments of the loop's region; unused ones repeat the first.
         args: [NodeId; MAX_ARGS],
     },
     /// Carried value of a loop after its last iteration.
@@ -228,13 +228,13 @@ pub enum Along {
 }
 
 impl Along {
-    /// Number of combines per element.
+    /// Number of combines per element: 1 for a fold, 2 for a scan.
     pub fn steps(self) -> u64 {
         if self == Along::Fold { 1 } else { crate::order::SCAN_STEPS }
     }
 
-    /// Number of times that the elements of its buffers are read and written. A fold reads all, then half of them, a
-    /// quarter and so on, and writes half of what it reads. Each step of a scan reads and writes all.
+    /// Number of reads and of writes of the combine's buffers, per element. A fold reads all elements, then half of
+    /// them, a quarter and so on, and writes half of what it reads. Each step of a scan reads and writes all.
     pub fn moves(self) -> [u64; 2] {
         if self == Along::Fold { [2, 1] } else { [self.steps(); 2] }
     }
@@ -253,12 +253,12 @@ pub struct Combined {
 }
 
 impl Combined {
-    /// Nodes of an element's components.
+    /// Nodes of an element's components, without the unused ones.
     pub fn elements(&self) -> &[NodeId] {
         &self.nodes[..self.of.region().args.len()]
     }
 
-    /// Arithmetic per point, in additions.
+    /// Cost of the combine per point, in additions.
     pub fn cost(&self) -> u64 {
         self.along.steps() * u64::from(self.of.cost())
     }
@@ -300,7 +300,7 @@ pub struct Body {
     pub scans: Vec<Scan>,
     /// Folds and scans by user-defined combines, by index.
     pub combined: Vec<Combined>,
-    /// Row values that this phase computes.
+    /// Row values that the body computes; only in a [`crate::Phase`].
     pub sets: Vec<Set>,
     /// Number of scalars that the launch passes.
     pub scalars: u16,
@@ -425,7 +425,7 @@ impl Node {
         }
     }
 
-    /// Copy with other arguments.
+    /// Copy of the node in which each argument is replaced by `place` of it.
     pub fn with_args(mut self, place: impl Fn(NodeId) -> NodeId) -> Node {
         match &mut self {
             Node::Element { args, .. } => *args = args.map(place),

@@ -39,19 +39,20 @@ impl BodyBuilder {
         u16::try_from(self.body.accesses.len() - 1).expect("a kernel has at most 65,536 accesses")
     }
 
-    /// Stores a value through an access.
+    /// Adds a store of a value through an access to the body.
     pub fn store(&mut self, node: NodeId, access: u16) {
         self.body.stores.push(Store { node, access, combine: None });
     }
 
-    /// Combines a value with the existing element. If an access maps several points to one element, the element becomes
-    /// the fold of their values only; its content before the launch does not count. (Only across the rows of a row
-    /// body; see [`crate::RowGeometry`].)
+    /// Adds a store that combines a value with the existing element. If an access maps several points to one element,
+    /// the element becomes the fold of their values only; its content before the launch does not count. (Only across
+    /// the rows of a row body; see [`crate::RowGeometry`].)
     pub fn store_combined(&mut self, node: NodeId, access: u16, op: Monoid) {
         self.body.stores.push(Store { node, access, combine: Some(op) });
     }
 
-    /// Fold of a value (f32, f64, or an integer of 32 or 64 bits) over the row.
+    /// Adds a fold of a value (f32, f64, or an integer of 32 or 64 bits) over the row, if no equal one exists; returns
+    /// the node of its result.
     pub fn fold(&mut self, op: Monoid, node: NodeId) -> NodeId {
         debug_assert_eq!(op.row().components(), 1, "a fold of a row gives one value");
         let dtype = self.body.dtype(node);
@@ -64,12 +65,12 @@ impl BodyBuilder {
         self.node(Node::Value { slot: slot as u16, dtype })
     }
 
-    /// Makes a node a value of the row.
+    /// Adds a [`Set`]: `node` becomes row value `slot`.
     pub(crate) fn set(&mut self, slot: u16, node: NodeId) {
         self.body.sets.push(Set { node, slot });
     }
 
-    /// Scan of a value along the row.
+    /// Adds a scan of a value along the row, if no equal one exists; returns the node of its result.
     pub fn scan(&mut self, op: ScanOp, reverse: bool, node: NodeId) -> NodeId {
         let dtype = if op == ScanOp::Argsort { DType::I64 } else { self.body.dtype(node) };
         let wanted = Scan { op, reverse, node };
@@ -81,7 +82,8 @@ impl BodyBuilder {
         self.node(Node::Scanned { scan: scan as u16, dtype })
     }
 
-    /// Component of the fold or scan of the row by a user-defined combine, with these components of an element.
+    /// Adds the fold or scan of the row by a user-defined combine, if no equal one exists; returns the node of one
+    /// component of its result. `elements` are the components of an element.
     pub fn combined(&mut self, of: Loop, along: Along, elements: &[NodeId], component: u16) -> NodeId {
         let mut nodes = [elements[0]; MAX_ARGS];
         nodes[..elements.len()].copy_from_slice(elements);
@@ -94,24 +96,25 @@ impl BodyBuilder {
         self.node(Node::Combined { number: number as u16, component, dtype: of.carried(component as usize) })
     }
 
-    /// Node of a scalar argument.
+    /// Returns the node of the scalar argument `slot`; adds it if it is new.
     pub fn scalar(&mut self, slot: u16, dtype: DType) -> NodeId {
         self.body.scalars = self.body.scalars.max(slot + 1);
         self.node(Node::Scalar { slot, dtype })
     }
 
-    /// Node of a constant.
+    /// Returns the node of a constant; adds it if it is new.
     pub fn constant(&mut self, value: Scalar, dtype: DType) -> NodeId {
         self.node(Node::Const { bits: value.to_bits(dtype), dtype })
     }
 
-    /// Node of a conversion; the argument itself if it has that dtype already.
+    /// Returns the node of a conversion, which is added if it is new; returns the argument itself if it has that dtype
+    /// already.
     pub fn cast(&mut self, arg: NodeId, dtype: DType) -> NodeId {
         if self.body.dtype(arg) == dtype { arg } else { self.node(Node::Cast { dtype, arg }) }
     }
 
-    /// Value rounded to its dtype ([`Node::Round`]); the value itself if it is rounded already, or if the whole body is
-    /// strict.
+    /// Returns the node of a value rounded to its dtype ([`Node::Round`]), which is added if it is new; returns the
+    /// value itself if it is rounded already, or if the whole body is strict.
     pub fn round(&mut self, arg: NodeId) -> NodeId {
         if self.body.strict || self.rounded[arg.index()] { arg } else { self.node(Node::Round { arg }) }
     }
@@ -137,8 +140,8 @@ impl BodyBuilder {
         }
     }
 
-    /// Node of a value's bits as another dtype of the same width; the original value if it was bits of that dtype
-    /// before.
+    /// Returns the node of a value's bits as another dtype of the same width, which is added if it is new; returns the
+    /// original value if it was bits of that dtype before.
     pub fn bitcast(&mut self, arg: NodeId, dtype: DType) -> NodeId {
         let from = match self.body.nodes[arg.index()] {
             Node::Bitcast { arg, .. } => arg,
@@ -148,7 +151,8 @@ impl BodyBuilder {
         if self.body.dtype(from) == dtype { from } else { self.node(Node::Bitcast { dtype, arg: from }) }
     }
 
-    /// Elementwise operation on values of one dtype (the condition of [`ElementOp::Where`] is bool).
+    /// Returns the node of an elementwise operation on values of one dtype (the condition of [`ElementOp::Where`] is
+    /// bool); adds it if it is new.
     pub fn element(&mut self, op: ElementOp, args: &[NodeId]) -> NodeId {
         debug_assert_eq!(args.len(), op.row().arity, "{op:?}");
         let dtype = op.output(self.body.dtype(args[args.len() - 1]));
@@ -287,7 +291,7 @@ impl BodyBuilder {
         self.node(Node::Element { op: ElementOp::Sub, dtype, args: [a, b, a] })
     }
 
-    /// Finished body: nodes that no root needs are dropped.
+    /// Completes the body: nodes that no root needs are dropped.
     pub fn finish(self) -> Body {
         let mut body = self.body;
         let mut used = vec![false; body.nodes.len()];

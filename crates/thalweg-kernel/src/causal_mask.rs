@@ -158,7 +158,7 @@ fn place(body: &Body, tiles: &TileGeometry, id: NodeId, along: usize) -> Option<
     }
 }
 
-/// Strips conversions from a value.
+/// Strips conversions to f32, f64 and integers of 32 or 64 bits from a value.
 fn uncast(body: &Body, mut id: NodeId) -> NodeId {
     while let Node::Cast { arg, dtype } = body.nodes[id.index()]
         && matches!(dtype, DType::F32 | DType::F64 | DType::I64 | DType::U64 | DType::U32 | DType::I32)

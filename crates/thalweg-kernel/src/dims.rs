@@ -13,7 +13,7 @@ use std::ops::Range;
 pub struct Merged {
     /// Number of points.
     pub extent: usize,
-    /// Innermost original dimension, whose strides it has.
+    /// Index of the innermost original dimension, whose strides the merged dimension has.
     pub inner: usize,
 }
 

@@ -93,17 +93,17 @@ pub enum Precision {
 pub struct MatmulGeometry {
     /// Sizes of the batch dimensions with the strides of `a` and `b` (0 where broadcast).
     pub batch: Vec<(usize, isize, isize)>,
-    /// Rows of `a` and `c`.
+    /// Number of rows of `a` and `c`.
     pub m: usize,
-    /// Columns of `b` and `c`.
+    /// Number of columns of `b` and `c`.
     pub n: usize,
-    /// Columns of `a` and rows of `b`.
+    /// Number of columns of `a` and rows of `b`.
     pub k: usize,
     /// Position of the first element, row stride and column stride of `a`.
     pub a: (isize, isize, isize),
     /// Position of the first element, row stride and column stride of `b`.
     pub b: (isize, isize, isize),
-    /// Lowest and highest positions reached in `a` and `b`.
+    /// Lowest and highest position reached in `a`, and in `b`; `None` if none is reached.
     pub reach: [Option<(usize, usize)>; 2],
 }
 
@@ -145,16 +145,17 @@ pub struct ForeignGeometry {
 /// Device-independent program, without sizes.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Kernel {
-    /// Elementwise kernel: one result per point. Operands follow the body's accesses.
+    /// Elementwise kernel: one result per point. Operands are numbered by the body's accesses.
     Map(crate::Body),
     /// Elementwise kernel on a domain cut into boxes, each with a body of its own; all have the same operands and
     /// scalars.
     Boxes(Vec<crate::Body>),
-    /// Row kernel: a body with folds or scans over the rows of its domain. Operands follow the body's accesses.
+    /// Row kernel: a body with folds or scans over the rows of its domain. Operands are numbered by the body's
+    /// accesses.
     Rows {
-        /// Body.
+        /// Computation at each point, with folds or scans over its row.
         body: crate::Body,
-        /// Orientation.
+        /// Whether the lanes of a vector are points of one row or of neighbouring rows.
         orientation: Orientation,
     },
     /// Matrix product with optional prologues and epilogue.
@@ -164,7 +165,7 @@ pub enum Kernel {
     /// Several values for one element are combined one by one, each result rounded to the dtype. An index out of range
     /// is an error.
     Scatter {
-        /// Combination of a value with the existing one.
+        /// Operation that combines a value with the existing element.
         op: ScatterOp,
         /// Dtype of tensor, values and result.
         dtype: DType,
@@ -176,7 +177,7 @@ pub enum Kernel {
     },
     /// Foreign operation. Operands: its own, row-major, then the wanted results. Scalars: its numbers.
     Foreign {
-        /// Operation.
+        /// The foreign operation.
         of: Foreign,
         /// Indices of the results that are operands; the others are written to scratch memory.
         wanted: Vec<u16>,
@@ -199,13 +200,13 @@ pub enum Kernel {
 /// Member of a [`Kernel::Group`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct GroupPart {
-    /// Index of its kernel among those of the group.
+    /// Index of the member's kernel in `kernels` of the group.
     pub kernel: u32,
-    /// Number of operands that it reads: the first ones of its kernel.
+    /// Number of operands that the member reads: the first ones of its kernel.
     pub reads: u32,
-    /// Number of operands that it writes: those after the reads.
+    /// Number of operands that the member writes: those after the reads.
     pub writes: u32,
-    /// Number of scalars of its kernel.
+    /// Number of scalars of the member's kernel.
     pub scalars: u32,
 }
 
@@ -214,9 +215,9 @@ pub struct GroupPart {
 pub struct Computed {
     /// A [`Kernel::Map`] or [`Kernel::Boxes`] with one row-major output, which is its last operand and access.
     pub kernel: Kernel,
-    /// Number of operands that it reads.
+    /// Number of operands that the computation reads.
     pub operands: usize,
-    /// Number of scalars of its kernel.
+    /// Number of scalars of the kernel.
     pub scalars: usize,
 }
 

@@ -75,7 +75,7 @@ impl IndexMap {
         self.levels.iter().rev().map(|l| (&l.view, l.mask.as_ref().map(|m| &m[..l.view.shape.rank()])))
     }
 
-    /// Reorders dimensions.
+    /// Reorders the domain's dimensions: dimension `i` of the result is dimension `order[i]`.
     pub fn permute(self, order: &[usize]) -> IndexMap {
         self.with_top(|l| {
             l.view = l.view.permute(order);
@@ -88,7 +88,7 @@ impl IndexMap {
         })
     }
 
-    /// Broadcasts to a shape.
+    /// Broadcasts the domain to a shape.
     pub fn expand(self, shape: Shape) -> IndexMap {
         self.with_top(|l| {
             let old = l.view.shape;
@@ -109,7 +109,7 @@ impl IndexMap {
         })
     }
 
-    /// Slices each dimension: start, step and length.
+    /// Slices each dimension of the domain; `parts` are the start, step and length of each.
     pub fn slice(self, parts: &[(i64, i64, usize)]) -> IndexMap {
         self.with_top(|l| {
             l.view = l.view.slice(parts);
@@ -123,14 +123,15 @@ impl IndexMap {
         })
     }
 
-    /// Sliding windows along an axis.
+    /// Replaces dimension `axis` of the domain by sliding windows of `size` elements every `step` elements: it counts
+    /// the windows, and a new last dimension is the index inside a window.
     pub fn window(self, axis: usize, size: usize, step: usize) -> IndexMap {
         // A masked dimension split in two is not a box of valid indices: keep it at a level below.
         let map = if self.top().mask.is_some() { self.level_up() } else { self };
         map.with_top(|l| l.view = l.view.window(axis, size, step))
     }
 
-    /// Pads each dimension with masked-out elements before and after.
+    /// Pads each dimension of the domain with masked-out elements: their numbers before and after are `parts`.
     pub fn pad(self, parts: &[(usize, usize)]) -> IndexMap {
         self.with_top(|l| {
             let mut mask = l.mask.unwrap_or([(0, 0); MAX_RANK]);
@@ -150,7 +151,7 @@ impl IndexMap {
         })
     }
 
-    /// Reshapes: the same points in the same order.
+    /// Gives the domain another shape of the same points in the same row-major order.
     pub fn reshape(mut self, shape: Shape) -> IndexMap {
         // A level that only renumbers the points adds nothing to a further reshape.
         while let [.., below, top] = self.levels.as_slice()

@@ -9,11 +9,11 @@ pub struct Machine {
     pub private_cache: u64,
     /// Stride in bytes at which cache lines map to few cache sets, so that they evict each other.
     pub conflict_stride: u64,
-    /// Minimum and maximum columns of a strip of an outer-axis reduction.
+    /// Minimum and maximum number of columns of a strip of an outer-axis reduction.
     pub strip_columns: (u64, u64),
-    /// Maximum columns of a matrix whose outer-axis reduction processes adjacent narrow rows as one long row.
+    /// Maximum number of columns of a matrix whose outer-axis reduction processes adjacent narrow rows as one long row.
     pub joined_columns: u64,
-    /// Maximum points that one call processes if an access goes through a table of positions.
+    /// Maximum number of points that one call processes if an access goes through a table of positions.
     pub table_points: u64,
 }
 

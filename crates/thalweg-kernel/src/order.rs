@@ -21,18 +21,18 @@
 use thalweg_ir::monoid::Partial;
 use thalweg_ir::{DType, Monoid, Scalar};
 
-/// Elements of a block.
+/// Number of elements of a block, whose partial result is combined with those of other blocks.
 pub const BLOCK: usize = 4096;
-/// Elements of a block of a running sum of floats. Elements of a block are added in order from -0, and the totals of
-/// all blocks before it in order too; a block's prefix sums start from that. All in f64. Not a power of two: blocks
-/// processed at once would map to the same cache sets.
+/// Number of elements of a block of a running sum of floats. Elements of a block are added in order from -0, and the
+/// totals of all blocks before it in order too; a block's prefix sums start from that. All in f64. Not a power of two:
+/// blocks processed at once would map to the same cache sets.
 pub const SCAN_BLOCK: usize = 4064;
 /// Number of lanes: partial results of a block.
 pub const LANES: usize = 32;
 
-/// Elements of a segment of a user-defined scan.
+/// Number of elements of a segment of a user-defined scan.
 pub const SEGMENT: usize = 64;
-/// Number of times that such a scan combines each element: in its segment, then with everything before.
+/// Number of times that a user-defined scan combines each element: in its segment, then with everything before.
 pub const SCAN_STEPS: u64 = 2;
 
 /// Steps of a user-defined fold of `n` elements. For `(half, count)`, element `i` is combined with element `i + half`,
@@ -47,7 +47,7 @@ pub fn halves(mut n: usize) -> impl Iterator<Item = (usize, usize)> {
     })
 }
 
-/// User-defined fold; `identity` for no elements.
+/// Folds a row by a user-defined combine, in the steps of [`halves`]; `identity` if the row is empty.
 pub fn fold_by<T: Clone>(mut row: Vec<T>, identity: T, combine: impl Fn(&T, &T) -> T) -> T {
     for (half, count) in halves(row.len()) {
         for i in 0..count {
@@ -57,9 +57,9 @@ pub fn fold_by<T: Clone>(mut row: Vec<T>, identity: T, combine: impl Fn(&T, &T) 
     row.into_iter().next().unwrap_or(identity)
 }
 
-/// User-defined scan. Elements of each segment of [`SEGMENT`] are combined sequentially; the last elements of all
-/// segments are scanned recursively; then every element of a segment is combined with the scanned last element of the
-/// segment before (Blelloch 1990).
+/// Scans a row in place by a user-defined combine. Elements of each segment of [`SEGMENT`] are combined sequentially;
+/// the last elements of all segments are scanned recursively; then every element of a segment is combined with the
+/// scanned last element of the segment before (Blelloch 1990).
 pub fn scan_by<T: Clone>(row: &mut [T], combine: &impl Fn(&T, &T) -> T) {
     for segment in row.chunks_mut(SEGMENT) {
         for i in 1..segment.len() {

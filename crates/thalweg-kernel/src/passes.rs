@@ -131,12 +131,12 @@ impl Passes {
         self.set(id).iter().any(|w| *w != 0)
     }
 
-    /// Whether passes after the first that needs it read it from a buffer.
+    /// Whether passes after the first one that needs the node read it from a buffer.
     pub fn is_buffered(&self, id: NodeId) -> bool {
         self.nodes[id.index()].kept
     }
 
-    /// Whether a pass computes a node.
+    /// Whether a pass computes a node, instead of reading it from a buffer or not needing it.
     pub fn computes(&self, pass: usize, id: NodeId) -> bool {
         let needs = self.set(id)[pass / 64] >> (pass % 64) & 1 == 1;
         needs && (!self.is_buffered(id) || self.first(id) == pass)
@@ -165,7 +165,7 @@ fn stores(body: &Body, per_row: bool) -> impl Iterator<Item = NodeId> + '_ {
     body.stores.iter().filter(move |s| body.accesses[s.access as usize].per_row == per_row).map(|s| s.node)
 }
 
-/// Arithmetic of a node alone, in additions.
+/// Cost of a node's operation in additions, without that of its arguments.
 pub fn own_cost(node: Node) -> u32 {
     match node {
         Node::Element { op, .. } => op.row().cost,

@@ -38,7 +38,7 @@ pub struct Phases {
 pub struct Phase {
     /// Computation of the phase. Its scans are empty: see [`Phase::scans`].
     pub body: Body,
-    /// Whether it runs once per row instead of at each point: it then stores through accesses that are
+    /// Whether the phase runs once per row instead of at each point: the phase then stores through accesses that are
     /// [`Access::per_row`], and sets values.
     pub once: bool,
     /// Scans that run after the phase, over the buffers that it has filled.
@@ -70,7 +70,7 @@ pub struct BufferCombined {
 /// Scan from one buffer to another.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct BufferScan {
-    /// Scan (its node is unused here).
+    /// Scan, with operation and direction; `Scan::node` is unused here.
     pub scan: Scan,
     /// Index of the buffer with the elements.
     pub from: u16,
@@ -86,13 +86,13 @@ fn holds(dtype: DType) -> bool {
 struct Planner<'a> {
     body: &'a Body,
     passes: Passes,
-    /// Buffer of each kept node.
+    /// Index of the buffer of each kept node.
     kept: FxHashMap<NodeId, u16>,
-    /// Value of each held node.
+    /// Index of the row value of each held node.
     held: FxHashMap<NodeId, u16>,
     values: Vec<DType>,
     buffers: Vec<DType>,
-    /// First buffer and first row value of each user-defined combine.
+    /// Index of the first buffer and of the first row value of each user-defined combine.
     combined: Vec<(u16, u16)>,
 }
 
@@ -137,7 +137,7 @@ impl Planner<'_> {
         ends.filter(move |id| self.passes.level(*id) == l).chain(at_points)
     }
 
-    /// Buffers that scans read and write, by scan.
+    /// Adds the buffers that scans read and write; returns the indices of both, by scan.
     fn scan_buffers(&mut self) -> Vec<(u16, u16)> {
         let body = self.body;
         let mut buffer = |dtype| {
@@ -153,7 +153,7 @@ impl Planner<'_> {
         both.collect()
     }
 
-    /// Buffers for the elements of user-defined combines, and row values for the results of folds.
+    /// Adds buffers for the elements of user-defined combines, and row values for the results of folds.
     fn combine_buffers(&mut self) {
         for c in &self.body.combined {
             self.combined.push((self.buffers.len() as u16, self.values.len() as u16));
@@ -165,7 +165,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Results of user-defined combines, as later phases read them.
+    /// Adds to `done` the nodes through which later phases read the results of user-defined combines.
     fn read_combined(&self, b: &mut BodyBuilder, done: &mut FxHashMap<NodeId, NodeId>) {
         for (i, node) in self.body.nodes.iter().enumerate() {
             let Node::Combined { number, component, dtype } = *node else { continue };
@@ -245,8 +245,8 @@ impl Planner<'_> {
         self.body.accesses.len() as u16 + buffer
     }
 
-    /// Node `root` in pass `l` (`None`: in a once-per-row phase, in which held values of level `below` and above are
-    /// not available yet).
+    /// Writes node `root` with its ancestors for the pass `pass` (`None`: in a once-per-row phase, in which held values
+    /// of level `below` and above are not available yet).
     fn write(
         &self,
         b: &mut BodyBuilder,

@@ -11,7 +11,7 @@ use thalweg_ir::{DType, ElementOp, RandomKind, Scalar};
 const ROTATIONS: [u32; 8] = [13, 15, 26, 6, 17, 29, 16, 24];
 const PARITY: u32 = 0x1BD1_1BDA;
 
-/// Two random words for an index.
+/// Two random 32-bit words for a key and an index (`position`).
 pub fn threefry(key: u64, position: u64) -> [u32; 2] {
     let (k0, k1) = (key as u32, (key >> 32) as u32);
     let keys = [k0, k1, k0 ^ k1 ^ PARITY];
@@ -28,7 +28,8 @@ pub fn threefry(key: u64, position: u64) -> [u32; 2] {
     [x, y]
 }
 
-/// Threefry in a kernel body, on u32 nodes: low and high word of the index, low and high word of the key.
+/// Adds Threefry to a kernel body, on u32 nodes: low and high word of the index, low and high word of the key. Returns
+/// the two words of the result.
 fn threefry_nodes(b: &mut BodyBuilder, position: [NodeId; 2], key: [NodeId; 2]) -> [NodeId; 2] {
     let word = |b: &mut BodyBuilder, v: u32| b.constant(Scalar::Int(v as i64), DType::U32);
     let two = |b: &mut BodyBuilder, op, x, y| b.element(op, &[x, y]);
@@ -55,7 +56,7 @@ fn threefry_nodes(b: &mut BodyBuilder, position: [NodeId; 2], key: [NodeId; 2]) 
     [x, y]
 }
 
-/// Random value as a node of that dtype, from index and key as two u32 nodes each.
+/// Adds a random value to a kernel body, from index and key as two u32 nodes each; returns its node, of that dtype.
 pub fn random_node(
     b: &mut BodyBuilder,
     kind: RandomKind,

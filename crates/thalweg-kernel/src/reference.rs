@@ -17,11 +17,11 @@ use thalweg_ir::{Arg, DType, ElementOp, Monoid, Op, RandomKind, ReduceOp, RelOp,
 /// Tensor of the interpreter: row-major, floats as f64, integers and bool as i64.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Array {
-    /// Shape.
+    /// Sizes of the dimensions.
     pub shape: Shape,
-    /// Dtype.
+    /// Dtype of the elements.
     pub dtype: DType,
-    /// Elements.
+    /// Elements, row-major.
     pub data: Data,
 }
 
@@ -253,7 +253,7 @@ fn inside(part: &Array, shape: &Shape, ints: &[i64], p: usize) -> Option<Scalar>
     is.then(|| part.get(ravel(&source, &part.shape)))
 }
 
-/// Elementwise operation with broadcast arguments.
+/// Evaluates an elementwise operation with broadcast arguments.
 fn element(rel: &RelOp, e: ElementOp, shape: Shape, args: &[RefArg<'_>]) -> Array {
     let operand = operand_dtype(rel, args);
     Array::from_fn(shape, rel.dtype, |p| {
@@ -276,7 +276,7 @@ fn element(rel: &RelOp, e: ElementOp, shape: Shape, args: &[RefArg<'_>]) -> Arra
     })
 }
 
-/// Pure index map: each element comes from one of `a`.
+/// Evaluates an operation that only moves elements: each element of the result is one of `a`.
 fn moved(rel: &RelOp, shape: Shape, a: &Array, ints: &[i64]) -> Array {
     let moved = |f: &dyn Fn(&[i64]) -> Vec<i64>| {
         Array::from_fn(shape, a.dtype, |p| a.get(ravel(&f(&unravel(p, &shape)), &a.shape)))

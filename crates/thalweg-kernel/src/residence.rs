@@ -4,15 +4,15 @@
 /// occupancy.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Residence {
-    /// Registers per thread.
+    /// Number of registers per thread.
     pub registers: u32,
     /// Bytes that a thread spills to memory for want of registers.
     pub spilled_bytes: u32,
     /// Shared memory per block in bytes.
     pub shared_bytes: u32,
-    /// Resident blocks per multiprocessor.
+    /// Number of resident blocks per multiprocessor.
     pub blocks: u32,
-    /// Resident threads per multiprocessor.
+    /// Number of resident threads per multiprocessor.
     pub threads: u32,
     /// Resident threads as a fraction of the multiprocessor's maximum.
     pub occupancy: f32,

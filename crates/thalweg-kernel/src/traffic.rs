@@ -23,7 +23,7 @@ pub struct Moved {
     /// value that is constant over a row and stays in a register does not. Engines that count at run time report the
     /// same.
     pub loaded: u64,
-    /// Bytes stored to operands by these loops.
+    /// Bytes stored to operands by the loops over points.
     pub stored: u64,
 }
 

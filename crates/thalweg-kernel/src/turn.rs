@@ -8,7 +8,7 @@
 use crate::{Body, BodyBuilder, Node, NodeId};
 use thalweg_ir::{Loop, MAX_ARGS, RegionNode};
 
-/// Body of an iteration.
+/// Body of one iteration of a loop; see the module for its values.
 pub fn turn(of: Loop) -> Body {
     let region = of.region();
     let mut turn = IterationBuilder { of, place: vec![None; region.nodes.len()], b: BodyBuilder::new(true) };
@@ -26,7 +26,7 @@ struct IterationBuilder {
 }
 
 impl IterationBuilder {
-    /// Node of the region with all of its ancestors.
+    /// Writes node `n` of the region with all of its ancestors; returns its node in the body.
     fn node(&mut self, n: u32) -> NodeId {
         // In order from the first node, without recursion: an iteration may be as deep as it is long.
         let region = self.of.region();
@@ -79,7 +79,7 @@ impl IterationBuilder {
 }
 
 impl BodyBuilder {
-    /// Node of a loop with these arguments of its region.
+    /// Returns the node of a loop with these arguments of its region; adds it if it is new.
     pub fn looped(&mut self, of: Loop, args: &[NodeId]) -> NodeId {
         let mut all = [args[0]; MAX_ARGS];
         all[..args.len()].copy_from_slice(args);

@@ -69,9 +69,9 @@ pub fn weights(body: &Body) -> Option<Weights> {
 
 struct Find<'a> {
     body: &'a Body,
-    /// Nodes that are the same at all points of a row.
+    /// Whether each node is the same at all points of a row.
     row: Vec<bool>,
-    /// Nodes that depend on a fold.
+    /// Whether each node depends on a fold.
     folded: Vec<bool>,
 }
 
@@ -116,7 +116,7 @@ impl Find<'_> {
     }
 }
 
-/// Nodes for which `is` holds, or that depend on such a node.
+/// Whether `is` holds for each node or for one that it depends on.
 fn depends(body: &Body, is: impl Fn(&Node) -> bool) -> Vec<bool> {
     let mut all = vec![false; body.nodes.len()];
     for i in 0..all.len() {
@@ -125,7 +125,7 @@ fn depends(body: &Body, is: impl Fn(&Node) -> bool) -> Vec<bool> {
     all
 }
 
-/// Nodes that depend only on scalars, constants and folds.
+/// Whether each node depends only on scalars, constants and folds.
 fn of_the_row(body: &Body) -> Vec<bool> {
     let at_points = depends(body, |n| n.access().is_some() || matches!(n, Node::Scanned { .. }));
     at_points.into_iter().map(|p| !p).collect()

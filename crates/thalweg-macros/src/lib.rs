@@ -17,7 +17,7 @@ pub fn derive_module(input: TokenStream) -> TokenStream {
     module::derive(&input).unwrap_or_else(|error| error.to_compile_error()).into()
 }
 
-/// Turns a function over numbers into an operation on tensors too; `thalweg::kernel` documents the kernel language.
+/// Defines a function over numbers as an operation on tensors, too; `thalweg::kernel` documents the kernel language.
 #[proc_macro_attribute]
 pub fn kernel(options: TokenStream, function: TokenStream) -> TokenStream {
     kernel::expand(options.into(), function.into()).into()

@@ -58,7 +58,7 @@ struct VisitedField<'a> {
     ty: &'a Type,
 }
 
-/// Returns the pattern that binds the fields of a struct or variant, and the visited fields.
+/// Returns the pattern that binds the fields of a struct or variant, and the visited (not skipped) fields.
 fn parts(fields: &Fields, transparent: bool) -> Result<(TokenStream, Vec<VisitedField<'_>>)> {
     let mut parts = Vec::new();
     let mut names: HashMap<String, Span> = HashMap::new();

@@ -142,7 +142,7 @@ fn loss(model: &Gpt, [x, next]: &[Tensor; 2]) -> Tensor {
     model.forward(x, None).transpose(1, 2).cross_entropy(next, Reduction::Mean)
 }
 
-/// One training step; the loss is not read yet.
+/// Trains for one step; the loss is not read yet.
 fn step(model: &mut Gpt, optimizer: &mut AdamW, text: &Tensor) -> Tensor {
     let loss = loss(model, &batch(text));
     let mut gradients = loss.backward();

@@ -109,7 +109,7 @@ fn accuracy(net: &impl Net, [x, digits]: &[Tensor; 2]) -> Result<f32, thalweg::E
     net.forward(x).argmax(1).eq(digits).cast(DType::F32).mean(..).item()
 }
 
-/// One training step; the loss is not read yet.
+/// Trains for one step; the loss is not read yet.
 fn step<N: Net>(net: &mut N, optimizer: &mut AdamW, [x, digits]: &[Tensor; 2]) -> Tensor {
     let loss = net.forward(x).cross_entropy_with(digits, &ClassLoss::default().smoothing(0.05));
     optimizer.step(net, &loss.backward());

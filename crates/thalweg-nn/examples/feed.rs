@@ -8,7 +8,7 @@ use thalweg_nn::data::{DataLoader, Dataset, SampleError};
 use thalweg_nn::optim::{AdamW, Optimizer};
 use thalweg_nn::prelude::*;
 
-/// Numbers per sample, samples per batch, and batches.
+/// Number of elements per sample (`WIDTH`), of samples per batch (`BATCH`), and of batches (`STEPS`).
 const WIDTH: usize = 3072;
 const BATCH: usize = 2048;
 const STEPS: usize = 200;

@@ -59,7 +59,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 struct Trained {
     losses: Vec<f32>,
     seconds: f64,
-    /// Bytes in use before a step, and at its peak.
+    /// Bytes in use before a step (`before`), and at its peak (`peak`).
     before: usize,
     peak: usize,
 }

@@ -220,7 +220,8 @@ pub struct DataLoader<D> {
 }
 
 impl<D: Dataset> DataLoader<D> {
-    /// Batches of `size` samples in order, made when they are requested; the last one holds the rest.
+    /// Makes a loader of batches of `size` samples in order, which are made when they are requested; the last batch
+    /// holds the rest.
     ///
     /// # Panics
     /// If the size is 0.
@@ -287,7 +288,7 @@ impl<D: Dataset> DataLoader<D> {
     }
 }
 
-/// Fisher–Yates shuffle (Durstenfeld 1964).
+/// Shuffles the indices by a seed (Fisher–Yates; Durstenfeld 1964).
 fn shuffle(order: &mut [usize], seed: u64) {
     let mut state = seed;
     for i in (1..order.len()).rev() {
@@ -330,6 +331,8 @@ pub struct Epoch<D: Dataset> {
 impl<D: Dataset> Iterator for Epoch<D> {
     type Item = Result<D::Batch, SampleError>;
 
+    /// Returns the next batch of the epoch, waiting for it if worker threads make it; `None` after the last one.
+    ///
     /// # Panics
     /// Repeats the panic of the dataset, if it panicked while making this batch.
     fn next(&mut self) -> Option<Self::Item> {

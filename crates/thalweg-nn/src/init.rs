@@ -46,20 +46,20 @@ pub fn fans(shape: impl Into<Shape>) -> (usize, usize) {
     (shape.dims()[1] * window, shape.dims()[0] * window)
 }
 
-/// Uniform distribution between two bounds.
+/// Random tensor with elements distributed uniformly between two bounds.
 #[track_caller]
 pub fn uniform(shape: impl Into<Shape>, low: f64, high: f64) -> Tensor {
     Tensor::rand(shape) * (high - low) + low
 }
 
-/// Normal distribution with this mean and standard deviation.
+/// Random tensor with elements of the normal distribution with this mean and standard deviation.
 #[track_caller]
 pub fn normal(shape: impl Into<Shape>, mean: f64, deviation: f64) -> Tensor {
     Tensor::randn(shape) * deviation + mean
 }
 
-/// Normal distribution truncated to `mean ± most·deviation`, as `torch.nn.init.trunc_normal_`, by the inverse of the
-/// distribution function in f32.
+/// Random tensor with elements of the normal distribution truncated to `mean ± most·deviation`, as
+/// `torch.nn.init.trunc_normal_`, by the inverse of the distribution function in f32.
 ///
 /// # Panics
 /// If `most` is not positive.
@@ -117,8 +117,8 @@ fn erf(x: f64) -> f64 {
     (sum * 2.0 / std::f64::consts::PI.sqrt()).clamp(-1.0, 1.0)
 }
 
-/// Uniform with bound `gain·√(6/(in + out))`, which keeps the variance both forward and backward (Glorot and Bengio
-/// 2010), as `torch.nn.init.xavier_uniform_`.
+/// Random weights, uniform with bound `gain·√(6/(in + out))`, which keeps the variance both forward and backward
+/// (Glorot and Bengio 2010), as `torch.nn.init.xavier_uniform_`.
 ///
 /// # Panics
 /// If the rank is below 2.
@@ -141,7 +141,7 @@ pub fn xavier_normal(shape: impl Into<Shape>, gain: Gain) -> Tensor {
     normal(shape, 0.0, gain.value() * (2.0 / (inputs + outputs).max(1) as f64).sqrt())
 }
 
-/// Uniform with bound `gain·√(3/in)`, which keeps the variance forward (He et al. 2015), as
+/// Random weights, uniform with bound `gain·√(3/in)`, which keeps the variance forward (He et al. 2015), as
 /// `torch.nn.init.kaiming_uniform_`.
 ///
 /// # Panics

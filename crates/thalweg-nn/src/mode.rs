@@ -20,7 +20,7 @@
 pub struct Mode(bool);
 
 impl Mode {
-    /// Training or evaluation mode.
+    /// Creates training mode if `training`, else evaluation mode.
     pub fn new(training: bool) -> Mode {
         Mode(training)
     }

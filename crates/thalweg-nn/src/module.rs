@@ -32,7 +32,7 @@ impl NamePath {
         out
     }
 
-    /// [`part`](NamePath::part) with the index of an element.
+    /// Calls [`part`](NamePath::part) with the index of an element.
     pub fn index<R>(&mut self, index: usize, f: impl FnOnce(&mut NamePath) -> R) -> R {
         self.part(&index.to_string(), f)
     }

@@ -44,12 +44,12 @@ counters! {
     /// Number of segments that failed. Their live results hold the error, or were computed by another run
     /// (`segments_rerun`).
     failed_segments,
-    /// Failed segments that were run again: without the failed operations, or with one kernel per operation if only the
-    /// plan failed.
+    /// Number of failed segments that were run again: without the failed operations, or with one kernel per operation
+    /// if only the plan failed.
     segments_rerun,
     /// Number of plans found by a search.
     plans_made,
-    /// Operations added to kernel candidates by searches: a measure of search effort.
+    /// Effort of searches: number of candidate kernels looked up, plus number of operations of each new candidate.
     plan_visits,
     /// Number of components of segments that reused the plan of an equal component, without a search.
     components_reused,
@@ -63,8 +63,8 @@ counters! {
     plans_loaded,
     /// Number of segments executed before a plan had been searched for (tier 0).
     cold_starts,
-    /// Segments executed with the fastest of several measured plans (tier 2); the other planned ones used a plan from a
-    /// search (tier 1).
+    /// Number of segments executed with the fastest of several measured plans (tier 2); the other planned ones used a
+    /// plan from a search (tier 1).
     autotuned_runs,
     /// Number of calibrations of devices.
     calibrations,
@@ -76,8 +76,8 @@ counters! {
     autotuned_replaced,
     /// Number of live results that were not written, because nobody had read them yet.
     values_deferred,
-    /// Values that were not written, including those dropped for a backward pass, and were read after all: each was
-    /// computed by a separate run.
+    /// Number of values that were not written, including those dropped for a backward pass, and were read after all:
+    /// each was computed by a separate run.
     values_recomputed,
     /// Number of results written only because a backward pass will read them or values computed from them.
     values_saved,

@@ -55,11 +55,11 @@ pub struct Decomposition {
     pub double: bool,
     /// Number of matrices.
     pub count: usize,
-    /// Rows of A.
+    /// Number of rows of A.
     pub m: usize,
-    /// Columns of A.
+    /// Number of columns of A.
     pub n: usize,
-    /// Columns of B, if there is one.
+    /// Number of columns of B, if there is one.
     pub columns: usize,
 }
 

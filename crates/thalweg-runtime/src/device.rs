@@ -31,8 +31,8 @@ pub trait Program: Send + Sync + Debug {
     /// Properties of the compiled kernel, for explanations.
     fn info(&self) -> ProgramInfo;
 
-    /// Use of the device's multiprocessors, if it has such and the compiler reports it; for several functions, that of
-    /// the one with the lowest occupancy. Called by explanations only; may be expensive.
+    /// Use of the device's multiprocessors, if it has multiprocessors and the compiler reports their use; for several
+    /// functions, that of the one with the lowest occupancy. Called by explanations only; may be expensive.
     fn residence(&self) -> Option<Residence> {
         None
     }
@@ -70,7 +70,7 @@ pub struct Throughput {
     pub cache: f64,
     /// Capacity of the shared cache in bytes.
     pub cache_bytes: usize,
-    /// f32 additions per nanosecond.
+    /// Number of f32 additions per nanosecond.
     pub additions: f64,
     /// Launch overhead in nanoseconds.
     pub launch: f64,

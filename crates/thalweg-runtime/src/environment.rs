@@ -123,7 +123,7 @@ const MAX_COUNT: u64 = 1 << 20;
 
 /// The default device.
 pub static DEVICE: Variable = variable("THALWEG_DEVICE", Allowed::Device, "the default device");
-/// Threads of the CPU device.
+/// Number of threads of the CPU device.
 pub static THREADS: Variable =
     variable("THALWEG_THREADS", Allowed::Number(&[], 1, MAX_COUNT, "threads"), "threads of the CPU device");
 /// Maximum bytes in use on a device.

@@ -22,7 +22,7 @@ pub struct Fourier {
     pub double: bool,
     /// Product of the dimensions before the axis.
     pub outer: usize,
-    /// Samples per transform: real numbers, if one side is real.
+    /// Number of samples per transform: of real numbers, if one side is real.
     pub n: usize,
     /// Product of the dimensions after the axis.
     pub inner: usize,

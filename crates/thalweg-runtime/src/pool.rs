@@ -60,9 +60,9 @@ const CLASSES: usize = 512;
 
 /// Maximum number of free blocks that are examined for one that needs no wait.
 const LOOKED_AT: usize = 16;
-/// Maximum number of kept blocks of a class that all require waits, and of their bytes, at which a new block is
-/// allocated instead of waiting. The copy of the next input then overlaps uses of previous ones, and a host that runs
-/// ahead allocates no more than that.
+/// Maximum number of free blocks of a class that all require waits (`MAX_BUSY_BLOCKS`), and of their bytes
+/// (`MAX_BUSY_BYTES`), at which a new block is allocated instead of waiting. The copy of the next input then overlaps
+/// uses of previous ones, and a host that runs ahead allocates no more than that.
 const MAX_BUSY_BLOCKS: usize = 3;
 const MAX_BUSY_BYTES: usize = 1 << 30;
 
@@ -299,8 +299,8 @@ impl Pool {
         Some(block)
     }
 
-    /// Kept block of a class: the newest without waits; otherwise the oldest, if there are several or no memory for
-    /// another one.
+    /// Takes a free block of a class out of the pool: the newest without waits; if there is none, the oldest that needs
+    /// a wait, provided that there are many such blocks, or no room for another one.
     fn take_free(&self, (class, size): (usize, usize), no_room: bool, queue: Option<usize>) -> Option<Block> {
         let mut list = self.lock(class);
         let count = list.len();

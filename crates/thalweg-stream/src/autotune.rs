@@ -316,8 +316,8 @@ impl<P> Tried<P> {
 }
 
 impl<P> Course<P> {
-    /// Index of the next plan to run: of a candidate that was not dropped if the budget allows a trial, else of the
-    /// leader.
+    /// Advances to the next candidate that was not dropped; returns the index of the plan to run: that candidate if the
+    /// budget allows a trial, else the leader.
     fn next(&mut self, share: f64) -> usize {
         let n = self.tried.len();
         let leader = self.leader();

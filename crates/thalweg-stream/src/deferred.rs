@@ -26,7 +26,8 @@ use std::sync::{Arc, OnceLock};
 use thalweg_fusion::{BitSet, OwnedSegment};
 use thalweg_runtime::{Error, count};
 
-/// Numbers of recipes made by a guess: those whose values were dropped unread, and those of which a value was read.
+/// Number of recipes made by a guess: of those whose values were dropped unread, and of those of which a value was
+/// read.
 static GUESSED: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
 
 /// Whether results without history, neither read nor dropped unread before, may be deferred. True while most such

@@ -13,7 +13,7 @@ impl DeviceRef {
     /// Registers a device for the life of the process.
     ///
     /// # Panics
-    /// When 65,535 are registered.
+    /// When 65,536 devices are registered already.
     pub fn register(device: Arc<dyn Device>) -> DeviceRef {
         let mut devices = DEVICES.write().unwrap_or_else(|e| e.into_inner());
         devices.push(Box::leak(Box::new(device)));

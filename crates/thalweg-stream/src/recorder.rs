@@ -237,7 +237,7 @@ impl Recorder {
         value
     }
 
-    /// Pending value for the operation at index `at`.
+    /// Makes a pending value for the operation at index `at`, from a spare value if there is one.
     #[inline]
     fn next_value(&mut self, at: usize, shape: Shape, dtype: DType) -> Arc<Value> {
         let index = at as u32;
@@ -299,7 +299,7 @@ impl Recorder {
         self.recognizer.restart(mode.index());
     }
 
-    /// Input argument for a value that existed before this segment.
+    /// Returns the input argument for a value that existed before this segment; adds the input at its first use.
     #[inline]
     fn input(&mut self, v: &Arc<Value>) -> RelArg {
         let number = match v.hint(self.epoch) {

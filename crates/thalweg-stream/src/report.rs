@@ -99,7 +99,8 @@ pub(crate) fn report(
     report
 }
 
-/// Completes a report with the outcome of the run, and stores it.
+/// Adds the launch times of a successful run to those that are collected. Completes the report, if there is one, with
+/// the outcome of the run, and adds it to the collected reports.
 pub(crate) fn end(report: Option<SegmentReport>, ready: &Ready, outcome: &Result<Run, Error>) {
     TIMES.with_borrow_mut(|t| {
         if let (Some(times), Ok(run)) = (t, outcome) {

@@ -264,7 +264,7 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// Memory of an operand that dies in this launch, to be overwritten by an output.
+    /// Takes the memory of an operand that dies in this launch, to be overwritten by an output.
     fn take(&mut self, from: Slot) -> Buffer {
         let buffer = match from {
             Slot::Buffer(c) => self.cells[c].take(),

@@ -556,8 +556,9 @@ impl EntryState {
         self.distinct_plans().into_iter().find(|p| **p == plan).unwrap_or_else(|| Arc::new(plan))
     }
 
-    /// Index of a class: `at`, else that of a new class while there may be more. `plan` is a plan that was found for it
-    /// now.
+    /// Returns the index of a class: `at`, else that of a new class, which is added unless there are too many. `plan`
+    /// is a plan that was found for it now; it becomes the preferred plan of the class, or of the sizes without a
+    /// class.
     fn class(&mut self, at: Option<usize>, class: SegmentClass, plan: Option<&Arc<Plan>>) -> Option<usize> {
         let at = at.or_else(|| {
             let new = PlannedClass { class, plans: Arc::default(), last: None, search: Search::After(self.met) };

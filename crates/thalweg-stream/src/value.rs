@@ -320,7 +320,7 @@ impl Value {
         (Arc::strong_count(self) > own + kept, kept > 0)
     }
 
-    /// Computes the value by its recipe, if it has one.
+    /// Computes the value by its recipe, if it has one, and drops the recipe.
     pub(crate) fn follow_recipe(&self) {
         let mut recipe = self.recipe();
         if let Some(r) = &*recipe {

@@ -99,7 +99,7 @@ pub fn lattice<F: Real>(y: F, x: F, seed: i32) -> F {
     corners[0][0].lerp(corners[0][1], fx).lerp(corners[1][0].lerp(corners[1][1], fx), fy)
 }
 
-/// From 0 to 1 with slope 0 at both ends.
+/// Function from 0 to 1 with slope 0 at both ends, for `t` from 0 to 1.
 #[kernel]
 pub fn smooth<F: Real>(t: F) -> F {
     t * t * (3.0 - 2.0 * t)

@@ -78,7 +78,7 @@ fn case(name: &str) -> [(&'static str, Call); 2] {
 const CASES: [&str; 6] =
     ["slice, rows", "slice, statistics", "view, rows", "view, statistics", "size, rows", "size, statistics"];
 
-/// The median of the second half of the calls, in µs.
+/// Measures a call: returns the median time of the second half of the calls, in µs.
 fn measure(call: &Call) -> f64 {
     let mut times: Vec<f64> = (0..CALLS)
         .map(|_| {

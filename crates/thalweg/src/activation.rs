@@ -186,10 +186,10 @@ composites! {
         function("sinc", x, value, sinc_slope)
     }
 
-    /// Radians to degrees.
+    /// `x`, in radians, converted to degrees.
     fn rad2deg(x) x * (180.0 / PI)
 
-    /// Degrees to radians.
+    /// `x`, in degrees, converted to radians.
     ///
     /// ```
     /// # use thalweg::Tensor;

@@ -172,7 +172,7 @@ impl Tensor {
         y.cast(self.dtype()).reshaped(*self.shape())
     }
 
-    /// Checks for floats and at least `least` samples along an axis; the axis and the number of samples.
+    /// Checks for floats and at least `least` samples along an axis; returns the axis and the number of samples.
     #[track_caller]
     fn samples(&self, name: &str, axis: Axis, least: usize) -> (usize, usize) {
         check_float(name, self);

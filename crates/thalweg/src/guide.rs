@@ -42,7 +42,7 @@ chapters! {
     differences = "differences.md";
 }
 
-/// Its programs need `thalweg-nn`, which runs them as tests.
+/// The programs of this chapter need `thalweg-nn`, which runs them as tests.
 #[cfg(not(doctest))]
 #[doc = include_str!("../../../docs/guide/12-fine-tuning.md")]
 pub mod fine_tuning {}

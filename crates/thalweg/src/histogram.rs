@@ -72,7 +72,7 @@ impl Histogram {
         self
     }
 
-    /// The weight of each element, in the tensor's shape. Counts are sums of weights, in their dtype.
+    /// Sets the weight of each element, in the tensor's shape. Counts are then sums of weights, in their dtype.
     pub fn weights(mut self, weights: &Tensor) -> Histogram {
         self.weights = Some(weights.clone());
         self
@@ -230,7 +230,8 @@ impl Tensor {
         self.counts_of("bincount_weighted", weights.clone(), least)
     }
 
-    /// Sum of `values` for each integer up to the largest.
+    /// Sums of `values` for the integers from 0 to the largest one, at least `least` sums. Waits for the largest
+    /// integer; fails if one is negative or too large.
     #[track_caller]
     pub(crate) fn counts_of(&self, name: &str, values: Tensor, least: usize) -> Result<Tensor, Error> {
         if !self.dtype().is_int() {

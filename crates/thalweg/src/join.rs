@@ -258,7 +258,8 @@ impl Tensor {
         (dims[..axis].iter().product(), dims[axis], dims[axis + 1..].iter().product())
     }
 
-    /// Shifted cyclically by `shift` along an axis, as `numpy.roll`: elements that leave at one end enter at the other.
+    /// This tensor shifted cyclically by `shift` along an axis, as `numpy.roll`: elements that leave at one end enter
+    /// at the other.
     ///
     /// ```
     /// # use thalweg::Tensor;

@@ -90,8 +90,8 @@ pub fn set_reproducible(on: bool) -> bool {
 }
 
 /// Sets the effort of the plan search for segments of this thread that have no plan yet, and returns the previous
-/// setting. The environment variable `THALWEG_SEARCH` (`none`, a number of operations written into candidates, or
-/// `full`) sets the default.
+/// setting. The environment variable `THALWEG_SEARCH` (`none`, a number of [`Effort::Visits`], or `full`) sets the
+/// default.
 pub fn set_search_effort(effort: Effort) -> Effort {
     set_effort(effort)
 }

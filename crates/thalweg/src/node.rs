@@ -136,7 +136,7 @@ impl Node {
 }
 
 impl Drop for Node {
-    /// Iterative: dropping a long chain of otherwise unreferenced nodes by recursion would overflow the stack.
+    /// Drops the nodes that only this one references. Iterative: recursion over a long chain would overflow the stack.
     fn drop(&mut self) {
         let own = |node: &mut Node| node.inputs.get_mut().unwrap_or_else(|e| e.into_inner()).take();
         let mut waiting: Vec<Arc<Node>> = vec![];

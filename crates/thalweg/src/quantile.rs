@@ -222,7 +222,7 @@ macro_rules! quantiles {
     };
 }
 
-/// The numbers as percentages.
+/// The quantiles `q`, taken as percentages.
 fn percent(q: Quantiles) -> Quantiles {
     Quantiles { of: 100.0, ..q }
 }

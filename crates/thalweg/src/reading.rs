@@ -141,6 +141,8 @@ impl<T> Reading<T> {
 impl<T> Future for Reading<T> {
     type Output = Result<Vec<T>, Error>;
 
+    /// Takes the output if it has arrived; else stores the waker of the task, to be woken when it arrives.
+    ///
     /// # Panics
     /// When it has returned its output before.
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {

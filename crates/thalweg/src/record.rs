@@ -131,7 +131,7 @@ fn binary_tensors(op: ElementOp, a: &Tensor, b: &Tensor) -> Tensor {
     push(Op::Element(op), op.output(dtype), shape, attr, [Arg::Tensor(a), Arg::Tensor(b)], &[])
 }
 
-/// Records a tensor and a scalar, already in order in `args`.
+/// Records a binary elementwise operation of a tensor and a scalar, which are in order in `args`.
 #[inline(always)]
 #[track_caller]
 fn binary_scalar(op: ElementOp, x: &Tensor, args: [Arg<'_>; 2]) -> Tensor {

@@ -46,7 +46,8 @@ impl Tensor {
         self.reduced(op, self.dtype(), mask, keep)
     }
 
-    /// Sums and products: of integers and bool in i64 (of u64 in u64), because a count may not fit a narrow dtype.
+    /// Records a sum or a product. Those of integers and bool are in i64 (of u64 in u64), because a count may not fit a
+    /// narrow dtype.
     #[track_caller]
     fn accumulate(&self, op: ReduceOp, axes: Axes, keep: bool) -> Tensor {
         let wide = if self.dtype().is_float() { self.clone() } else { self.cast(Monoid::widest(self.dtype())) };
@@ -65,7 +66,7 @@ impl Tensor {
         self.reduced(op, DType::Bool, mask, keep)
     }
 
-    /// Index of an extreme along one axis, or in the flattened tensor for `..`.
+    /// Records the index of the maximum or minimum along one axis, or in the flattened tensor for `..`.
     #[track_caller]
     fn reduce_to_index(&self, op: ReduceOp, axes: Axes, keep: bool) -> Tensor {
         let name = op.name();

@@ -378,7 +378,7 @@ impl Tensor {
         self.index_axis(axis, index)
     }
 
-    /// Reversed along the given axes.
+    /// This tensor with the order of elements reversed along the given axes.
     ///
     /// ```
     /// # use thalweg::Tensor;

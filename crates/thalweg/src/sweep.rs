@@ -58,13 +58,13 @@ impl<const N: usize> From<[(usize, usize); N]> for Padding<N> {
 /// Windows over the last `N` axes of tensors of one shape.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sweep<const N: usize> {
-    /// Number of elements of a window.
+    /// Number of elements of a window along each axis.
     pub(crate) kernel: [usize; N],
-    /// Distance between windows.
+    /// Distance between windows along each axis, in elements.
     pub(crate) stride: [usize; N],
-    /// Distance between the elements of a window.
+    /// Distance between the elements of a window along each axis.
     pub(crate) dilation: [usize; N],
-    /// Padding before and after each axis.
+    /// Number of elements of padding before and after each axis.
     pub(crate) pads: [(usize, usize); N],
     /// Number of windows along each axis.
     pub(crate) out: [usize; N],

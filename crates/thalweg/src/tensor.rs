@@ -67,7 +67,7 @@ impl Tensor {
         Tensor { value, node: None }
     }
 
-    /// The sizes of its dimensions, outermost first.
+    /// The sizes of the tensor's dimensions, outermost first.
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -78,7 +78,7 @@ impl Tensor {
         self.value.shape()
     }
 
-    /// The sizes of its dimensions as a slice.
+    /// The sizes of the tensor's dimensions as a slice.
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -130,7 +130,7 @@ impl Tensor {
         self.value.shape().numel()
     }
 
-    /// The dtype of its elements.
+    /// The dtype of the tensor's elements.
     ///
     /// ```
     /// # use thalweg::{DType, Tensor};
@@ -141,7 +141,7 @@ impl Tensor {
         self.value.dtype()
     }
 
-    /// The device that stores it.
+    /// The device that stores the tensor.
     ///
     /// ```
     /// # use thalweg::Tensor;

@@ -38,13 +38,16 @@ thalweg_ir::tunables! {
         max_gathered_functions: 8, in 0..=8,
         /// Maximum number of gathers that one gather of a computed tensor becomes.
         max_gathers: 4, in 1..=4,
-        /// Elements of a window up to which a depthwise convolution is a sum of shifted inputs; beyond, it is a product.
+        /// Maximum number of elements of a window at which a depthwise convolution is a sum of shifted inputs; with
+        /// more, it is a product.
         max_depthwise_taps: 64, in 1..=3,
-        /// Windows of a sample below which all samples are one product: weights are packed once for all of them.
+        /// Minimum number of windows of a sample at which each sample is a product of its own. With fewer, all samples
+        /// are one product: weights are packed once for all of them.
         min_windows_of_sample: 128, in 1..=8,
-        /// Shifted terms up to which the gradient of a window is written out; more are one reduction.
+        /// Maximum number of shifted terms at which the gradient of a window is a written-out sum; more are one
+        /// reduction.
         max_shifted_terms: 4, in 1..=1,
-        /// Operands of an einsum of which every order is looked at: a table of 3ⁿ steps.
+        /// Maximum number of operands of an einsum for which every order is tried: a table of 3ⁿ steps.
         max_exact_operands: 8, in 2..=8,
     }
 }

@@ -174,7 +174,7 @@ impl Tensor {
         record1(Op::Permute, self.dtype(), shape, pack_order(order), self, &[])
     }
 
-    /// Two dimensions swapped.
+    /// This tensor with two dimensions swapped.
     ///
     /// See also [`t`](Tensor::t) for matrices and [`permute`](Tensor::permute) for all axes.
     ///
@@ -194,7 +194,7 @@ impl Tensor {
         self.permuted(&order[..rank])
     }
 
-    /// Two dimensions swapped; alias of [`transpose`](Tensor::transpose).
+    /// This tensor with two dimensions swapped; alias of [`transpose`](Tensor::transpose).
     ///
     /// # Panics
     /// When one does not exist.
@@ -216,7 +216,7 @@ impl Tensor {
         if self.rank() < 2 { self.clone() } else { self.transpose(-2, -1) }
     }
 
-    /// Dimension `from` moved to where dimension `to` is; the others keep their order.
+    /// This tensor with dimension `from` moved to where dimension `to` is; the others keep their order.
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -238,7 +238,7 @@ impl Tensor {
         self.permuted(&order[..rank])
     }
 
-    /// Without the given dimensions, which have size 1; `squeeze(..)` drops every dimension of size 1.
+    /// This tensor without the given dimensions, which have size 1; `squeeze(..)` drops every dimension of size 1.
     ///
     /// The inverse is [`unsqueeze`](Tensor::unsqueeze).
     ///
@@ -265,7 +265,7 @@ impl Tensor {
         self.reshaped(shape)
     }
 
-    /// With a new dimension of size 1 before dimension `axis` (`rank` or -1: at the end).
+    /// This tensor with a new dimension of size 1 before dimension `axis` (`rank` or -1: at the end).
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -390,8 +390,8 @@ impl Tensor {
         tensors.iter().map(|t| t.as_ref().broadcast_to(shape)).collect()
     }
 
-    /// Rotated `times` times by 90 degrees in the plane of two axes, from the first toward the second, as `numpy.rot90`
-    /// and `torch.rot90`; a negative number rotates back.
+    /// This tensor rotated `times` times by 90 degrees in the plane of two axes, from the first toward the second, as
+    /// `numpy.rot90` and `torch.rot90`; a negative number rotates back.
     ///
     /// ```
     /// # use thalweg::Tensor;

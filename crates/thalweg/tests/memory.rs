@@ -141,7 +141,7 @@ fn attention(n: &mut Network) -> Vec<Tensor> {
     out
 }
 
-/// Every branch is scaled by a function of all of them.
+/// Network in which every branch is scaled by a function of all branches.
 fn branches(n: &mut Network) -> Vec<Tensor> {
     let (x, weights) = (n.x(), n.weights());
     let all: Vec<Tensor> = weights.iter().map(|w| x.matmul(w).cumsum(1)).collect();

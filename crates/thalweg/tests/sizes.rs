@@ -87,13 +87,13 @@ fn columns(x: &Tensor, step: i64) -> Tensor {
     x.slice((.., thalweg::SliceArg::range(0, None, step)))
 }
 
-/// The tensor, computed: an input of the following segment.
+/// Computes the tensor, so that it is an input of the following segment.
 fn in_memory(x: Tensor) -> Tensor {
     thalweg::synchronize().unwrap();
     x
 }
 
-/// Kernels and bytes of a call, which distinguish plans.
+/// Number of kernels, of bytes read and of bytes written of a call, which distinguish plans.
 fn plan_of(call: &dyn Fn() -> Vec<f32>) -> [u64; 3] {
     let before = counters();
     call();

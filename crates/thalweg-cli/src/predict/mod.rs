@@ -15,7 +15,7 @@ use serde::Serialize;
 use std::time::{Duration, Instant};
 use thalweg::{CostFeatures, Device, KernelReport, MatmulPrecision, Tensor, explain, launch_times};
 
-/// Number of rounds, and time of a program in each round.
+/// Number of rounds (`TURNS`), and time of a program in each round (`TURN`).
 const TURNS: usize = 7;
 const TURN: Duration = Duration::from_millis(6);
 /// Minimum and maximum number of calls per round.

@@ -106,12 +106,12 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Number below `n`.
+    /// Draws a number below `n`.
     fn below(&mut self, n: usize) -> usize {
         (self.next() % n as u64) as usize
     }
 
-    /// Number in [0, 1).
+    /// Draws a number in [0, 1).
     fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }

@@ -28,9 +28,9 @@ fn mlp(size: Size) -> (Vec<Tensor>, Call) {
     })
 }
 
-/// Elements of an attention head.
+/// Number of elements of an attention head.
 const HEAD: usize = 64;
-/// Positions in the key-value cache before the token.
+/// Number of positions in the key-value cache before the token.
 const CACHED: usize = 511;
 
 /// Inputs of a block: residual stream, RoPE tables, weights, and for one token the key-value cache.
@@ -77,11 +77,11 @@ fn rope(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Tensor {
     x * cos + turned * sin
 }
 
-/// Layers, width and vocabulary size of the decoder.
+/// Number of layers (`LAYERS`), width (`WIDTH`) and vocabulary size (`WORDS`) of the decoder.
 const LAYERS: usize = 4;
 const WIDTH: usize = 512;
 const WORDS: usize = 1000;
-/// Inputs of a layer: weights, then its initial key-value cache.
+/// Number of inputs of a layer: its weights, then its initial key-value cache.
 const OF_LAYER: usize = 11;
 
 /// Inputs of the decoder: RoPE tables of all positions, the token embedding, and the inputs of each layer.

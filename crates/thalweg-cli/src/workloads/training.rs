@@ -13,7 +13,7 @@ pub const ALL: &[Entry] = &[Entry {
     make: |s| (gpt2(s), train_gpt2),
 }];
 
-/// Number of parameters of `train_mlp` and of `train_conv`, and of the running statistics of the latter.
+/// Number of parameters of `train_mlp` (`MLP`); of parameters and of running statistics of `train_conv` (`CONV_NET`).
 const MLP: usize = 6;
 const CONV_NET: (usize, usize) = (8, 4);
 

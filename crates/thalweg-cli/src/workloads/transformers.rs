@@ -34,7 +34,7 @@ fn qkv(size: Size) -> (Vec<Tensor>, Call) {
     (inputs, |x| x[1..].iter().map(|w| x[0].linear(w, None)).collect())
 }
 
-/// Elements of an attention head, as in GPT-2 small (Radford et al. 2019).
+/// Number of elements of an attention head, as in GPT-2 small (Radford et al. 2019).
 const HEAD: usize = 64;
 
 /// Token numbers and parameters of GPT-2: token and position embeddings, twelve tensors per layer, the last norm's.

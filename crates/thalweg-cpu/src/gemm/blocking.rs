@@ -51,7 +51,7 @@ pub struct Sizes {
     pub k: usize,
     /// Bytes of an accumulator, and of a packed slot.
     pub size: usize,
-    /// Maximum rows and columns of a tile.
+    /// Maximum number of rows, and of columns, of a tile.
     pub tile: [usize; 2],
     /// Stride in bytes between terms of B, if its columns are contiguous in memory (B is row-major).
     pub right_rows: Option<isize>,
@@ -68,7 +68,8 @@ pub struct Sizes {
 /// Block sizes of a GEMM, as [`blocking`] chooses them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Blocking {
-    /// Rows and columns of a block of c, whose accumulators are completed before the next block begins.
+    /// Number of rows (`rows`) and of columns (`columns`) of a block of c, whose accumulators are completed before the
+    /// next block begins.
     pub rows: usize,
     pub columns: usize,
     /// Number of tasks that divide the columns of each block of rows.

@@ -58,6 +58,8 @@ pub fn chunk(n: usize, threads: usize) -> usize {
     n.div_ceil(wanted).next_multiple_of(64).min(COLUMNS)
 }
 
+/// Computes a range of the product's columns.
+///
 /// # Safety
 /// As of [`run`], for these columns.
 unsafe fn columns_of<T: Scheme>(p: &Product<'_, T>, columns: Range<usize>) {

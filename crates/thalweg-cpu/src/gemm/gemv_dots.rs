@@ -56,6 +56,8 @@ pub unsafe fn run<T: Scheme>(p: &Product<'_, T>, right: Strided<T::Element>, thr
     });
 }
 
+/// Computes a range of the product's columns.
+///
 /// # Safety
 /// As for [`run`], for these columns; there is space for the left factor's rows, and for the sums.
 unsafe fn columns_of<T: Scheme>(

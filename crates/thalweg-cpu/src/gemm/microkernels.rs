@@ -120,7 +120,7 @@ impl<T: Scheme> Kernels<T> {
         unsafe { portable::stream::<T>(terms, first, args) };
     }
 
-    /// Maximum columns of [`Kernels::dots`] for `rows` rows.
+    /// Maximum number of columns of [`Kernels::dots`] for `rows` rows.
     pub fn dot_columns(&self, rows: usize) -> usize {
         #[cfg(unix)]
         if let Some((isa, _)) = self.emitted {

@@ -115,9 +115,9 @@ pub struct Tile {
 
 /// Destination of the accumulators of a GEMM: memory, or an epilogue.
 pub enum Finish<'a> {
-    /// Rounds them once to the operands' dtype and stores them row-major at this address.
+    /// Memory at this address, row-major; accumulators are rounded once to the operands' dtype.
     Store(*mut u8),
-    /// Passes them to an epilogue, on the thread that computed them, while they are in a near cache.
+    /// Epilogue, which gets the accumulators on the thread that computed them, while they are in a near cache.
     Tiles(&'a (dyn Fn(Tile) + Sync)),
 }
 
@@ -310,7 +310,7 @@ fn groups<T: Scheme>(terms: usize) -> usize {
 /// Destination of the accumulators of one product.
 #[derive(Clone, Copy)]
 enum Result<'a> {
-    /// Stores the accumulators row-major, from this address on.
+    /// Memory from this address on, row-major.
     Store(Shared<u8>),
     Tiles {
         take: &'a (dyn Fn(Tile) + Sync),
@@ -355,6 +355,8 @@ fn stored_as_carried<T: Scheme>() -> bool {
     TypeId::of::<T::Stored>() == TypeId::of::<T::Sum>()
 }
 
+/// Computes all products of a batch with the scheme `T`.
+///
 /// # Safety
 /// The promises of [`Gemm`] hold.
 unsafe fn typed<T: Scheme>(c: &Gemm<'_>, isa: Choice, threads: &Threads) {

@@ -360,8 +360,8 @@ mod x86 {
     use super::Rows;
     use std::arch::x86_64::*;
 
-    /// Prefetch distance, in terms of 4 bytes: four cache lines ahead in each line of the operand, since the hardware
-    /// prefetcher does not follow so many short streams.
+    /// Prefetch distance along K, in 4-byte elements: 64 elements are four cache lines (8-byte elements use half of
+    /// it). The hardware prefetcher does not follow as many short streams as the operand has lines.
     const AHEAD: usize = 64;
 
     /// Calls `strip` with the number of lines left and their address until all are processed; `strip` returns how many

@@ -7,7 +7,7 @@ use crate::gemm_call::{DotArgs, StreamArgs, TileArgs, lanes};
 use crate::number::{Number, Scheme, Wide};
 use crate::simd::{Job, dispatch};
 
-/// Maximum rows and columns of a portable tile.
+/// Maximum number of rows (`ROWS`), and of columns (`COLUMNS`), of a portable tile.
 pub const ROWS: usize = 4;
 pub const COLUMNS: usize = 16;
 /// Number of columns that the portable dot-product kernel computes at a time.

@@ -27,7 +27,7 @@ pub struct Accuracy {
     pub guarded: f64,
 }
 
-/// Maximum error in ulp of each unary f32 function, for all 2³² arguments.
+/// Upper bound on the error in ulp of each unary f32 function, for all 2³² arguments.
 pub const BOUNDS_F32: &[(ElementOp, f64)] = &[
     (ElementOp::Exp, 2.0),
     (ElementOp::Exp2, 2.0),

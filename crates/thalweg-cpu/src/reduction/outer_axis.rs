@@ -142,7 +142,8 @@ pub struct OuterReductionLaunch<'a> {
     layout: &'a Layout<'a>,
     scalars: &'a [u64],
     stores: Stores,
-    /// Number of columns (size of the dimension that vectors run along), and columns per strip (`width`).
+    /// Number of columns (size of the dimension that vectors run along; `columns`), and number of columns per strip
+    /// (`width`).
     columns: usize,
     pub width: usize,
     strips: usize,
@@ -340,6 +341,8 @@ impl<'a> OuterReductionLaunch<'a> {
         }
     }
 
+    /// Runs a phase on `rows × n` points, with non-temporal stores where they are permitted.
+    ///
     /// # Safety
     /// As for [`crate::row_call::Rows::run`].
     unsafe fn call(&self, map: &Map, own: *mut u8, args: &[u64], n: usize, rows: usize) -> Result<(), Error> {

@@ -104,6 +104,8 @@ impl Panels {
 /// # Safety
 /// The elements are readable, and there is space for the rows.
 unsafe fn fill(from: *const u8, step: isize, unit: usize, [count, n, pitch]: [usize; 3], to: *mut u8) {
+    /// Transposes groups of elements of type `T`; the loop over a group is unrolled if `count` is `N`.
+    ///
     /// # Safety
     /// As for `fill`; `count` is at most `N`.
     unsafe fn each<T: Copy, const N: usize>(from: *const u8, step: isize, [count, n, pitch]: [usize; 3], to: *mut T) {

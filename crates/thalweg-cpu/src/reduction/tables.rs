@@ -218,6 +218,8 @@ unsafe fn one_by_one(mapped: &Mapped<'_>, (first, n): (usize, usize), unit: usiz
 /// # Safety
 /// All of them are readable, and there is space for them.
 unsafe fn gather(from: *const u8, positions: &[i32], to: *mut u8, unit: usize) {
+    /// Packs the elements, of type `T`, at these positions.
+    ///
     /// # Safety
     /// As for `gather`.
     unsafe fn each<T: Copy>(from: *const u8, positions: &[i32], to: *mut u8) {
@@ -243,6 +245,8 @@ unsafe fn gather(from: *const u8, positions: &[i32], to: *mut u8, unit: usize) {
 /// # Safety
 /// All of them are readable, and there is space for them.
 unsafe fn scatter_strided(from: *const u8, to: *mut u8, step: isize, n: usize, unit: usize) {
+    /// Scatters `n` contiguous elements of type `T`.
+    ///
     /// # Safety
     /// As for `scatter_strided`.
     unsafe fn each<T: Copy>(from: *const u8, to: *mut u8, step: isize, n: usize) {
@@ -270,6 +274,8 @@ const MIN_MEMCPY_ELEMENTS: usize = 8;
 /// # Safety
 /// All of them are readable, and there is space for them at `to`.
 unsafe fn spread(from: *const u8, step: isize, to: *mut u8, n: usize, unit: usize) {
+    /// Packs `n` elements of type `T`.
+    ///
     /// # Safety
     /// As for `spread`.
     unsafe fn each<T: Copy>(from: *const u8, step: isize, to: *mut u8, n: usize) {

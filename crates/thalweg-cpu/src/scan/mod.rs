@@ -342,6 +342,8 @@ unsafe fn ints<T: Int>(op: ScanOp, reverse: bool, from: *const T, to: *mut u8, r
     }
 }
 
+/// Scans each column, element by element, with the operation `with`.
+///
 /// # Safety
 /// As for [`scan`].
 unsafe fn running<T: Element, R: Running<T>>(with: R, reverse: bool, from: *const T, to: *mut T, rows: Rows) {

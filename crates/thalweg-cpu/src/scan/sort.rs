@@ -298,7 +298,7 @@ unsafe fn by_keys<T: Element, K: Key>(reverse: bool, from: *const T, to: *mut T,
     }
 }
 
-/// Radix sort by the given digits (bytes) of the keys, least significant first.
+/// Sorts by the given digits (bytes) of the keys, least significant first (radix sort).
 fn radix<I: Digits>(items: &mut Vec<I>, scratch: &mut Vec<I>, digits: &[u32]) {
     let mut counts = vec![[0usize; 256]; digits.len()];
     for item in items.iter() {

@@ -14,7 +14,8 @@ use thalweg_runtime::{Buffer, Error};
 pub struct Chunks {
     dims: Vec<(usize, [isize; 4])>,
     base: [isize; 4],
-    /// Maximum columns of a chunk (`block`), total number of columns (`width`), and their stride in each operand.
+    /// Maximum number of columns of a chunk (`block`), total number of columns (`width`), and their stride in each
+    /// operand (`columns`).
     block: usize,
     pub width: usize,
     pub columns: [isize; 4],

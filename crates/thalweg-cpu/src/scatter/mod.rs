@@ -25,7 +25,8 @@ use thalweg_ir::{DType, ScatterOp};
 use thalweg_kernel::ScatterGeometry;
 use thalweg_runtime::{Buffer, Error};
 
-/// Estimated nanoseconds per scattered value, and per byte of the tensor copied, on one thread.
+/// Estimated nanoseconds per scattered value (`NS_PER_VALUE`), and per byte of the tensor copied (`NS_PER_BYTE`), on
+/// one thread.
 const NS_PER_VALUE: f64 = 2.0;
 const NS_PER_BYTE: f64 = 0.05;
 /// Number of elements that a thread copies at a time.

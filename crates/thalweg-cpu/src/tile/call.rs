@@ -100,6 +100,8 @@ impl<'a> Call<'a> {
         self.word(access, 0).wrapping_add(self.word(access, 1).wrapping_mul(row as u64))
     }
 
+    /// Runs a step over a block, and counts its loads and stores if that is enabled.
+    ///
     /// # Safety
     /// As [`Call::steps`].
     unsafe fn step(&mut self, step: &Step, b: Block) {
@@ -283,6 +285,8 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// Writes the lanes of a register through an access.
+    ///
     /// # Safety
     /// As [`Call::steps`].
     unsafe fn store(&mut self, access: u16, value: Register, write: &Write, b: Block) {

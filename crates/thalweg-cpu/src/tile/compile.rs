@@ -99,8 +99,8 @@ fn derived(op: Monoid, dtype: DType) -> Derived {
     Derived { lanes, result: body.sets[0].node.index(), width: width(dtype) }
 }
 
-/// Pseudo node index of a fold, as the last reader of a register. That of a store, below, also marks an argument that
-/// must not be read in place.
+/// Pseudo node index of a fold, as the last reader of a register. [`READ_BY_STORE`], that of a store, also marks an
+/// argument that must not be read in place.
 const READ_BY_FOLD: usize = usize::MAX - 1;
 const READ_BY_STORE: usize = usize::MAX;
 

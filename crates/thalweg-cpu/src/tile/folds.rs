@@ -269,6 +269,8 @@ impl Derived {
         unsafe { std::ptr::copy(place(self.result), before, n * self.width) };
     }
 
+    /// Folds `n` elements into the accumulator lanes.
+    ///
     /// # Safety
     /// As [`Accumulate`].
     unsafe fn accumulate(&self, acc: *mut u8, from: *const u8, n: usize) {
@@ -279,6 +281,8 @@ impl Derived {
         }
     }
 
+    /// Reduces the accumulator lanes to one element, in a tree of halves.
+    ///
     /// # Safety
     /// As [`Finish`].
     unsafe fn finish(&self, acc: *const u8) -> u64 {
@@ -296,6 +300,8 @@ impl Derived {
         }
     }
 
+    /// Combines `n` elements in memory with the elements of `from`, in order.
+    ///
     /// # Safety
     /// As [`Merge`].
     unsafe fn merge(&self, to: *mut u8, stride: isize, from: *const u8, n: usize) {

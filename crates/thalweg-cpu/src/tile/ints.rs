@@ -84,7 +84,8 @@ unsigned_operations!(unsigned_u64, u64);
 /// Loop of a shift. It depends on the width of the dtype, which may be narrower than its i32 lanes; `None` for other
 /// operations.
 fn shift(op: ElementOp, dtype: DType) -> Option<Loop> {
-    /// Shifts by the width or more, or by a negative count, give 0 to the left, and the sign to the right.
+    /// Expands to the loop of a shift. A count that is negative or at least the width gives 0 to the left; to the
+    /// right, it gives -1 for negative values, else 0.
     macro_rules! by_width {
         ($t:ident, $unsigned:ident, $bits:literal) => {
             match op {

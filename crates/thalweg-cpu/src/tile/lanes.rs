@@ -77,6 +77,8 @@ pub(super) enum Code {
 }
 
 impl Code {
+    /// Runs the code on `n` lanes of the arguments, and writes the results to `out`.
+    ///
     /// # Safety
     /// Arguments that the code uses hold `n` lanes; `out` has space for as many and overlaps none of them.
     pub(super) unsafe fn run(self, args: [*const u8; 3], out: *mut u8, n: usize) {

@@ -139,6 +139,8 @@ impl Call<'_> {
         }
     }
 
+    /// Copies the contents of a register to the tile of another one.
+    ///
     /// # Safety
     /// The registers have `bytes` bytes, and are distinct.
     unsafe fn copy(&mut self, from: Register, to: Register, bytes: usize) {

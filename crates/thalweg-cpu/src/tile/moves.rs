@@ -1,5 +1,7 @@
 //! Fills, gathers and scatters between memory and registers.
 
+/// Fills `n` lanes of `width` bytes with the low bits of `bits`; lanes of one byte with 1, or 0 if `bits` is 0.
+///
 /// # Safety
 /// `out` has space for `n` lanes of the width.
 pub(super) unsafe fn fill(bits: u64, width: usize, out: *mut u8, n: usize) {

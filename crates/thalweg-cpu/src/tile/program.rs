@@ -5,7 +5,7 @@ use super::lanes::{Code, Loop};
 use thalweg_ir::{Compute, DType};
 use thalweg_kernel::{Access, AccessClass};
 
-/// Maximum points per tile: a dozen f32 registers of this size fit the smallest first-level caches.
+/// Maximum number of points per tile: a dozen f32 registers of this size fit the smallest first-level caches.
 pub(super) const TILE: usize = 512;
 
 /// Index of a register, which holds the lanes of a tile.

@@ -484,7 +484,8 @@ pub fn f16_bits(v: &mut Vir, x: Val) -> Val {
     v.convert(Format::F32, Format::F16, x)
 }
 
-/// Converts i64 or u64 to f64, rounded once: both 32-bit halves are placed in mantissas of doubles.
+/// Converts i64 or u64 to f64, rounded once. Where the target has no instruction for that, both 32-bit halves are
+/// placed in mantissas of doubles.
 fn int64_to_f64(v: &mut Vir, x: Val, signed: bool) -> Val {
     let from = if signed { Format::I64 } else { Format::U64 };
     if v.native(Op::Convert(from, Format::F64), 8) {

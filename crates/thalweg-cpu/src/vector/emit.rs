@@ -241,7 +241,7 @@ impl<'a> Emit<'a> {
         accesses.then(|| (self.pointer(p), self.arg((p / 2) as u16, 2)))
     }
 
-    /// Whether a store writes its lines non-temporally.
+    /// Whether an instruction is a store that is emitted as a non-temporal one.
     fn streams(&self, inst: &Inst) -> bool {
         let whole = match inst.op {
             Op::Store(Memory::Same) => true,

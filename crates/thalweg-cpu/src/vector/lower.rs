@@ -71,7 +71,7 @@ struct Lower<'a> {
     halves: Vec<(Val, DType, Val)>,
 }
 
-/// Maximum lanes of a step that runs once per row, whose lanes are all equal: the shortest vectors suffice.
+/// Maximum number of lanes of a step that runs once per row, whose lanes are all equal: the shortest vectors suffice.
 const MAX_ONCE_LANES: usize = 4;
 
 /// Lowers the step of a prepared map body.
@@ -243,7 +243,7 @@ impl<'a> Lower<'a> {
         self.v.leaf(Op::Load(Memory::Same), 4, 4, pointer(access, true))
     }
 
-    /// Mask of the lanes whose position is not negative, i.e. not masked out.
+    /// Appends the mask of the lanes whose position is not negative, i.e. not masked out.
     fn inside(&mut self, table: Val) -> Val {
         let least = self.v.i(-1);
         self.v.int_gt(4, table, least, true)
@@ -254,7 +254,7 @@ impl<'a> Lower<'a> {
         self.v.slot(Slot { source, dtype, lane })
     }
 
-    /// Index in the row of each lane's point.
+    /// Appends the index in the row of each lane's point.
     fn lane_numbers(&mut self, lane: u8) -> Val {
         let v = &mut self.v;
         let (step, iota) = (v.leaf(Op::Step, lane, 0, 0), v.leaf(Op::Iota, lane, 0, 0));

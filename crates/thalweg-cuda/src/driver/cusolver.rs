@@ -119,7 +119,7 @@ mod newer {
         );
     }
 
-    /// Table of these functions.
+    /// Function table of cuSOLVER 11.7.1 or newer, for the batched symmetric eigensolver (`cusolverDnXsyevBatched`).
     #[derive(Clone, Copy)]
     pub(super) struct Table(&'static Api);
 

@@ -25,7 +25,7 @@ pub struct Costs {
     /// Launch of an empty kernel, including the stream's work for it: memory for the result, counters. Measured with
     /// one point.
     pub launch: f64,
-    /// Each additional box of a kernel in boxes.
+    /// Overhead of each box after the first in a kernel whose domain is cut into boxes.
     pub boxed: f64,
     /// Maximum number of threads that a launch may use.
     pub threads: u32,
@@ -38,72 +38,74 @@ pub struct Costs {
     pub levels: [Level; 6],
     /// Fraction of the shorter of arithmetic and memory time that does not overlap with the longer one, from 0 to 1.
     pub overlap: f64,
-    /// Addition, product, comparison or select. Measured by a chain of them.
+    /// Time of an addition, product, comparison or select, per element. Measured by a chain of them.
     pub simple: f64,
-    /// Division or square root, per element.
+    /// Time of a division or square root, per element.
     pub divide: f64,
-    /// Elementary function, per addition in its cost in the operation table. Measured with several.
+    /// Time of an elementary function, per element and per addition of its cost in the operation table. Measured with
+    /// several functions.
     pub special: f64,
-    /// Elementary function in f64, per element and addition in its cost.
+    /// Time of an elementary function in f64, per element and per addition of its cost in the operation table.
     pub special_wide: f64,
-    /// Conversion between dtypes, per element.
+    /// Time of a conversion between dtypes, per element.
     pub convert: f64,
-    /// Operation without a vector form, per addition in its cost in the operation table.
+    /// Time of an operation without a vector form, per element and per addition of its cost in the operation table.
     pub slow: f64,
-    /// Slowdown factor of the rest of a kernel without vector code.
+    /// Slowdown factor of a kernel without vector code. It does not apply to a matrix product, nor to operations
+    /// without a vector form.
     pub portable: f64,
     /// Slowdown factor of a strided, mapped or gathered element of fewer than 4 bytes.
     pub narrow: f64,
-    /// Element folded along a row (inner axis).
+    /// Time to fold an element of an inner-axis reduction.
     pub fold: f64,
-    /// Element folded across rows (outer axis).
+    /// Time to fold an element of an outer-axis reduction.
     pub fold_across: f64,
-    /// Element of a running sum.
+    /// Time of an element of a running sum.
     pub scan: f64,
-    /// Element that is sorted.
+    /// Time to sort, per element.
     pub sort: f64,
-    /// Element of a transposed operand. This and the following four are additional costs per element of non-contiguous
-    /// accesses.
+    /// Additional time to read or write an element of a transposed operand, compared with a contiguous one. So are the
+    /// following four, for other access patterns.
     pub transposed: f64,
-    /// Element of a transposed operand whose neighbours are a multiple of 1,024 bytes apart.
+    /// Additional time of an element of a transposed operand whose neighbours are a multiple of 1,024 bytes apart.
     pub conflicting: f64,
-    /// Element of a strided operand.
+    /// Additional time of an element of a strided operand.
     pub strided: f64,
-    /// Element read through a table of positions.
+    /// Additional time of an element that is read through a table of positions.
     pub mapped: f64,
-    /// Gathered element.
+    /// Additional time of a gathered element.
     pub gathered: f64,
-    /// Run of neighbouring points, however short: loop overhead, and a partly filled vector.
+    /// Overhead of a run of neighbouring points, however short: a loop, and a partly filled vector.
     pub run: f64,
-    /// Call of the generated code.
+    /// Overhead of a call of the generated code.
     pub call: f64,
-    /// Strip of an outer-axis kernel, per pass.
+    /// Overhead of a strip (a vector's width of neighbouring rows) of an outer-axis kernel, per pass.
     pub strip: f64,
-    /// Row of an inner-axis kernel, per pass.
+    /// Overhead of a row of an inner-axis kernel, per pass.
     pub row: f64,
-    /// End of a fold along a row.
+    /// Time to end the fold of a row of an inner-axis kernel, which combines the lanes of a vector.
     pub row_fold: f64,
-    /// Arithmetic once per row, per addition.
+    /// Time of arithmetic that is done once per row, per addition.
     pub once: f64,
     /// Number of vector registers available for values.
     pub registers: u32,
-    /// Spilled value (one beyond `registers`), per point.
+    /// Time to spill a value (one beyond `registers`), per point.
     pub spill: f64,
-    /// Multiply-add in a matrix product: of f32, f64, bf16, f16, bytes, other integers, and f32 that may be rounded to
-    /// TF32.
+    /// Time of a multiply-add in a matrix product: of f32, f64, bf16, f16, bytes, other integers, and f32 that may be
+    /// rounded to TF32.
     pub multiply: [f64; 7],
     /// Overhead of each product of a batch.
     pub product: f64,
-    /// Element of a right operand that is repacked for a block of rows, in additions. Not measured.
+    /// Time to repack an element of a right operand for a block of rows, in additions. Not measured.
     #[serde(default = "packing")]
     pub packing: f64,
-    /// Byte of a computed operand of a large product, which is written to memory and read back. Not measured.
+    /// Time per byte of a computed operand of a large product, which is written to memory and read back. Not measured.
     #[serde(default)]
     pub factor: f64,
     /// Cost of rereading a byte of a row in a later pass, relative to reading it from the memory level where it is.
     /// Below 1 if rows stay in registers.
     pub again: f64,
-    /// Value that a scatter writes.
+    /// Time of a value that a scatter writes.
     pub scattered: f64,
     /// Whether the weights between two products are computed in one pass (flash attention), where possible.
     #[serde(default)]
@@ -284,7 +286,7 @@ impl Costs {
         }
     }
 
-    /// References to all constants: levels first, then the others.
+    /// References to all constants that are times or factors: levels first, then the others.
     fn numbers(&mut self) -> Vec<&mut f64> {
         let levels = self.levels.iter_mut();
         let mut all: Vec<&mut f64> =
@@ -329,7 +331,7 @@ impl Costs {
         all
     }
 
-    /// Constants clamped to within the factor `factor` of those of `other`.
+    /// Copy of the constants in which each time and factor is clamped to within the factor `factor` of that of `other`.
     pub fn near(mut self, other: &Costs, factor: f64) -> Costs {
         let mut other = other.clone();
         for (own, other) in self.numbers().into_iter().zip(other.numbers()) {
@@ -338,7 +340,8 @@ impl Costs {
         self
     }
 
-    /// Constants rounded to four digits: more are not significant, and rounded ones survive being written as text.
+    /// Copy of the constants with times and factors rounded to four digits: more are not significant, and rounded
+    /// numbers survive being written as text.
     pub fn rounded(mut self) -> Costs {
         self.numbers().into_iter().for_each(|n| *n = rounded(*n));
         self

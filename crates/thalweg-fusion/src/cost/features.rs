@@ -17,7 +17,7 @@ const LINE: u64 = 64;
 const MAX_STAGED_PERIOD: usize = 256;
 /// Maximum number of columns at which cache conflicts of a stride do not matter.
 const MIN_CONFLICT_COLUMNS: usize = 32;
-/// Points of a chunk, the unit of work of one thread; smaller work is not split.
+/// Number of points of a chunk, the unit of work of one thread; smaller work is not split.
 const CHUNK: u64 = 32 << 10;
 /// Number of calls that take as long as filling a table for a short run of a row.
 const TABLE_CALLS: u64 = 4;
@@ -25,7 +25,7 @@ const TABLE_CALLS: u64 = 4;
 /// Access pattern of an operand.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
 pub enum AccessKind {
-    /// Neighbouring elements, one after another.
+    /// Neighbouring elements at neighbouring points.
     Contiguous,
     /// One element for a whole run of points.
     Uniform,
@@ -37,7 +37,7 @@ pub enum AccessKind {
     Strided,
     /// Through a table of positions that the launch fills.
     Mapped,
-    /// By computed indices.
+    /// Elements at computed indices (a gather).
     Gathered,
 }
 
@@ -52,7 +52,7 @@ pub struct Traffic {
     pub bytes: u64,
     /// Bytes reread because several points need the same element.
     pub again: u64,
-    /// Elements moved, over all points and passes; 0 for a uniform access.
+    /// Number of elements moved, over all points and passes; 0 for a uniform access.
     pub elements: u64,
     /// Whether elements have fewer than 4 bytes; strided ones are then extracted from 4-byte words.
     pub narrow: bool,
@@ -104,7 +104,7 @@ pub struct Product {
 /// Cost features of a kernel: everything that its time depends on.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct CostFeatures {
-    /// Number of points of its domain.
+    /// Number of points of the kernel's domain.
     pub points: u64,
     /// Number of boxes of a [`Kernel::Boxes`]; else 1.
     pub boxes: u32,
@@ -198,7 +198,7 @@ fn add(kernel: &Kernel, geometry: &Geometry, left: &mut [u64], reads: usize, f: 
 }
 
 impl CostFeatures {
-    /// Adds the arithmetic of a body.
+    /// Adds the arithmetic of a body, and raises `alive` to its number of live values.
     fn take(&mut self, counted: &NodeCounts) {
         self.work += counted.work;
         self.alive = self.alive.max(counted.alive);
@@ -228,7 +228,7 @@ fn map(body: &Body, g: &MapGeometry, left: &mut [u64], reads: usize, f: &mut Cos
     traffic(body, &g.accesses, (&g.extents, g.extents.len() - 1), evaluations, left, reads, f);
 }
 
-/// Whether narrow rows are processed as one line.
+/// Whether a map over narrow rows is processed as one long row (see the module `narrow` of the kernels).
 fn is_narrow(body: &Body, g: &MapGeometry) -> bool {
     narrow::narrow(body, &g.extents, |a| &g.accesses[a].strides).is_some()
 }
@@ -385,7 +385,8 @@ fn traffic(
     }
 }
 
-/// Access pattern where the lanes of a vector go along dimension `lane`; and the ratio of bytes moved to bytes used.
+/// Access pattern of an access if the lanes of a vector go along dimension `lane`, and the number of bytes moved per
+/// byte used.
 fn way(
     class: AccessClass,
     at: &AccessGeometry,
@@ -419,7 +420,8 @@ fn way(
     (way, spread)
 }
 
-/// Adds the traffic of operands that are traversed once, in order.
+/// Adds the traffic of operands of which each byte is read or written once, in order. `left` are their bytes; the first
+/// `reads` operands are read.
 fn contiguous(left: &[u64], reads: usize, f: &mut CostFeatures) {
     f.traffic.extend(left.iter().enumerate().map(|(i, &bytes)| Traffic {
         access: AccessKind::Contiguous,

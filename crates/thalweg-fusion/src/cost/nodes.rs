@@ -7,7 +7,7 @@ use serde::Serialize;
 use thalweg_ir::{DType, ElementOp, Loop, RegionNode, ScanOp};
 use thalweg_kernel::{AccessClass, Along, Body, Node, NodeId, Passes, own_cost};
 
-/// Maximum points of a row for which values are buffered.
+/// Maximum number of points of a row whose values are buffered between passes.
 const KEEP_POINTS: u64 = 1 << 20;
 /// Maximum number of passes whose values are counted: later passes of a long chain of folds are similar.
 const MAX_PASSES: usize = 32;
@@ -16,7 +16,7 @@ const MAX_PASSES: usize = 32;
 /// has 8 bytes).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Work {
-    /// Additions, products, comparisons, selects, logic; a product contracted into a sum is not counted.
+    /// Additions, products, comparisons, selects, logic. A product that is contracted into a sum is not counted.
     pub simple: u64,
     /// Divisions and square roots.
     pub divide: u64,
@@ -54,7 +54,7 @@ pub(super) struct NodeCounts {
     pub folds: u32,
     /// Arithmetic of all points.
     pub work: Work,
-    /// Maximum number of live values in a pass.
+    /// Maximum number of values that are live at once in a pass.
     pub alive: u32,
 }
 
@@ -190,7 +190,7 @@ fn classify(body: &Body, passes: &Passes, id: NodeId, evaluations: u64, wide: u6
     }
 }
 
-/// Counts evaluations of a loop, with its expected number of iterations.
+/// Adds `n` evaluations of a loop to `work`, with its expected number of iterations.
 fn looped(of: Loop, n: u64, work: &mut Work) {
     let n = n.saturating_mul(of.turns() as u64);
     // The condition, a mask, and the selects of carried values.
@@ -198,7 +198,7 @@ fn looped(of: Loop, n: u64, work: &mut Work) {
     region(of, n, work);
 }
 
-/// Counts evaluations of a region.
+/// Adds `n` evaluations of a loop's region to `work`.
 fn region(of: Loop, n: u64, work: &mut Work) {
     use ElementOp::{Div, FloorDiv, Recip, Rem, Rsqrt, Sqrt};
     for node in &of.region().nodes {
@@ -226,7 +226,7 @@ fn is_by_row(body: &Body, passes: &Passes, id: NodeId) -> bool {
     !body.strict && !body.folds.is_empty() && passes.once(divisor) && passes.level(divisor) > 0
 }
 
-/// Whether a sum absorbs a product that nothing else needs: both become one fused multiply-add.
+/// Whether an argument of a sum is a product with no other use: both become one fused multiply-add.
 fn takes_product(body: &Body, passes: &Passes, id: NodeId) -> bool {
     let product =
         |a: NodeId| matches!(body.nodes[a.index()], Node::Element { op: ElementOp::Mul, .. }) && passes.uses(a) == 1;

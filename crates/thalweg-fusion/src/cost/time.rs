@@ -30,7 +30,8 @@ impl Costs {
         (((fixed + work) * 1e3) as u64).max(1)
     }
 
-    /// Lower bound in picoseconds for any kernels with that many launches that read and write that many bytes.
+    /// Lower bound in picoseconds for kernels with `launches` launches that together read `read` bytes and write
+    /// `written` bytes.
     pub(crate) fn least(&self, launches: u64, read: u64, written: u64, footprint: u64) -> u64 {
         let level = self.level(footprint);
         let moved = read as f64 * level.read_all.min(level.read) + written as f64 * level.write_all.min(level.write);
@@ -38,8 +39,8 @@ impl Costs {
         ((launches as f64 * self.launch + moved) * 1e3) as u64 - launches.min(1)
     }
 
-    /// Upper bound in picoseconds for that many additions (or equivalents by the operation table) and bytes read, on
-    /// one thread.
+    /// Upper bound in picoseconds for `additions` (or equivalents by the operation table) and `read` bytes read, on one
+    /// thread.
     pub(crate) fn most(&self, additions: u64, read: u64, footprint: u64) -> u64 {
         let level = self.level(footprint);
         let addition = self.simple.max(self.special).max(self.divide / 4.0);
@@ -56,12 +57,12 @@ impl Costs {
         alone.min((start + (alone - start) * RISE).max(self.wake + shared))
     }
 
-    /// Arithmetic and memory in parallel: the shorter one overlaps, except for a fraction.
+    /// Time of arithmetic and memory accesses that overlap: that of the longer one, and a fraction of the shorter one.
     fn overlapped(&self, arithmetic: f64, memory: f64) -> f64 {
         arithmetic.max(memory) + self.overlap * arithmetic.min(memory)
     }
 
-    /// Memory time of operands, on one thread and on all.
+    /// Memory time of the operands, in nanoseconds: on one thread, and on all.
     fn memory(&self, features: &CostFeatures, level: Level) -> (f64, f64) {
         let (mut read, mut write) = (0, 0);
         for t in &features.traffic {
@@ -111,7 +112,7 @@ impl Costs {
         vectors + w.slow as f64 * self.slow + product + features.factors as f64 * self.factor
     }
 
-    /// Extra time per element of an access pattern.
+    /// Additional nanoseconds per element of an access pattern, compared with contiguous elements.
     fn element(&self, way: AccessKind, level: Level) -> f64 {
         match way {
             AccessKind::Contiguous | AccessKind::Uniform => 0.0,
@@ -124,7 +125,7 @@ impl Costs {
         }
     }
 
-    /// Time of loops, calls and rows.
+    /// Overhead of loops, calls and rows, in nanoseconds.
     fn overhead(&self, features: &CostFeatures) -> f64 {
         let rows = features.rows.iter().map(|r| {
             let along = if r.along {

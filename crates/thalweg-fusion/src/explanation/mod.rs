@@ -30,7 +30,7 @@ pub struct Explanation {
     pub segments: Vec<SegmentReport>,
 }
 
-/// Totals of kernels and bytes for one way of running segments, fused or unfused.
+/// Totals of kernels and bytes for one mode of running segments, fused or unfused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Totals {
     /// Number of kernels launched.
@@ -42,7 +42,7 @@ pub struct Totals {
     /// Bytes that the launches read from memory, as reported by the device: including scratch, second passes and
     /// repeated reads. 0 if nothing has run.
     pub bytes_read_measured: usize,
-    /// Bytes that they wrote, as reported by the device.
+    /// Bytes that the launches wrote to memory, as reported by the device.
     pub bytes_written_measured: usize,
     /// Bytes allocated for results and intermediates.
     pub bytes_allocated: usize,
@@ -119,14 +119,14 @@ pub struct SavedReport {
     pub recompute_ns: u64,
 }
 
-/// Plan that competed in an autotuning.
+/// Plan that competed in autotuning, with its predicted and measured time.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Candidate {
     /// Number of launches.
     pub kernels: usize,
     /// Predicted nanoseconds.
     pub predicted_ns: u64,
-    /// Median nanoseconds of its runs; 0 without runs.
+    /// Median nanoseconds of the plan's timed runs; 0 without runs.
     pub measured_ns: u64,
     /// Number of timed runs.
     pub runs: usize,
@@ -167,7 +167,7 @@ fn residence<S: Serializer>(of: &Option<Residence>, s: S) -> Result<S::Ok, S::Er
     map.end()
 }
 
-/// Engine that runs a launch.
+/// Engine that runs a launch, and the resources that it uses.
 #[derive(Clone, Debug, Default)]
 pub struct Runner {
     /// Instruction set of a CPU, or chip of a GPU.
@@ -213,7 +213,7 @@ pub struct KernelReport {
     pub launches: usize,
     /// Nanoseconds of the launch predicted with the device's constants.
     pub predicted_ns: u64,
-    /// Nanoseconds that it took in this run, including first-time compilation and first-touch of memory.
+    /// Nanoseconds that the launches took in this run, including first-time compilation and first-touch of memory.
     pub measured_ns: u64,
     /// Cost features that the prediction is computed from.
     #[serde(skip)]
@@ -308,7 +308,7 @@ impl SegmentReport {
         self.recomputed = again.iter().map(|&i| self.place(i as usize)).collect();
     }
 
-    /// Adds the decision about results that only a tape holds.
+    /// Sets the reports of the decision about results that only a tape holds.
     pub fn keeps(&mut self, keep: &Keep) {
         let report = |w: &Why| SavedReport {
             operation: self.place(w.operation),
@@ -452,7 +452,7 @@ fn sorted(mut all: Vec<usize>) -> Vec<usize> {
     all
 }
 
-/// Removes duplicates.
+/// Removes duplicates, keeping the first of equal strings.
 fn distinct(mut all: Vec<String>) -> Vec<String> {
     let mut seen = HashSet::new();
     all.retain(|s| seen.insert(s.clone()));
@@ -483,7 +483,7 @@ fn arguments(ix: &Indexed<'_>, i: usize) -> Vec<String> {
     rel.args().enumerate().map(named).collect()
 }
 
-/// Totals of one kernel per operation: the same planner without fusion.
+/// Totals of the segment with one kernel per operation, from the same planner without fusion.
 fn unfused_totals(segment: &Segment<'_>) -> Totals {
     let off = Segment { mode: Mode { fused: false, ..segment.mode }, ..*segment };
     let classes = ScalarClasses::new(segment.scalars);
@@ -506,12 +506,12 @@ fn unfused_totals(segment: &Segment<'_>) -> Totals {
 }
 
 impl Explanation {
-    /// Sums over all segments, as they ran.
+    /// Sums of the totals of all segments, as they ran.
     pub fn totals(&self) -> Totals {
         sum(self.segments.iter().map(|s| s.totals))
     }
 
-    /// Sums over all segments, for one kernel per operation.
+    /// Sums of the totals of all segments with one kernel per operation.
     pub fn unfused(&self) -> Totals {
         sum(self.segments.iter().map(|s| s.unfused))
     }

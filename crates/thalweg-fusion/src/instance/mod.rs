@@ -25,7 +25,7 @@ use thalweg_ir::{OpClass, View};
 /// Plan with sizes: launches, each after those it reads from.
 #[derive(Debug)]
 pub struct Instance {
-    /// Launches.
+    /// Launches of the plan's kernels.
     pub steps: Vec<Step>,
     /// Views of the live-outs, in order of the operations.
     pub outputs: Vec<Output>,
@@ -40,9 +40,9 @@ pub struct Instance {
 pub struct Output {
     /// Index of the operation.
     pub op: usize,
-    /// Slot of its memory.
+    /// Slot of the memory that holds the elements.
     pub slot: Slot,
-    /// View of that memory which holds the elements.
+    /// View of that memory, of the live-out's shape.
     pub view: View,
 }
 
@@ -226,7 +226,7 @@ impl Worker<'_> {
 }
 
 impl Instance {
-    /// Cost features of a launch.
+    /// Cost features of a launch of this instance.
     pub fn features(&self, step: &Step, costs: &Costs) -> CostFeatures {
         let bytes = |slot: &Slot| match *slot {
             Slot::Buffer(b) => self.buffers[b],
@@ -241,7 +241,7 @@ impl Instance {
         self.buffers.iter().sum::<usize>() as u64
     }
 
-    /// Predicted picoseconds of its launches; `footprint` as in [`Costs::time`].
+    /// Predicted picoseconds of all launches; `footprint` as in [`Costs::time`].
     pub fn time(&self, costs: &Costs, footprint: u64) -> u64 {
         self.steps.iter().map(|s| costs.time(&self.features(s, costs), footprint)).sum()
     }

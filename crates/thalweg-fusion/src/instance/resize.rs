@@ -15,7 +15,8 @@ use crate::write::step::{Form, Step};
 use thalweg_ir::{Shape, View};
 use thalweg_kernel::{Geometry, IndexMap, Kernel};
 
-/// Shape's rank, and a mask of the domain's axes, counted from the last, along which it is broadcast.
+/// Encodes a shape relative to a domain: its rank in the high byte, and in the low byte a mask of its axes, counted
+/// from the last, along which it is broadcast. `None` if it does not broadcast to the domain.
 fn against(shape: Shape, domain: Shape) -> Option<u16> {
     let lead = domain.rank().checked_sub(shape.rank())?;
     let mut word = (shape.rank() as u16) << 8;

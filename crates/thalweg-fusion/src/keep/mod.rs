@@ -84,7 +84,7 @@ pub struct Keep {
 pub struct Why {
     /// Index of the operation.
     pub operation: usize,
-    /// Size of its result in bytes.
+    /// Size of the operation's result in bytes.
     pub bytes: usize,
     /// Picoseconds to write the result and read it once, at the price of its bytes.
     pub keeping: u64,
@@ -93,7 +93,7 @@ pub struct Why {
 }
 
 impl Keep {
-    /// Whether this is also the decision for unlimited memory.
+    /// Whether the decision is also that for unlimited memory.
     pub fn is_usual(&self) -> bool {
         self.price == [USUAL; 2]
     }

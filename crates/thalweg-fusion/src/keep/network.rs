@@ -18,18 +18,18 @@ pub(super) struct Network {
     from: Vec<Vec<u32>>,
 }
 
-/// Source node.
+/// Index of the source node.
 pub(super) const SOURCE: usize = 0;
-/// Sink node.
+/// Index of the sink node.
 pub(super) const SINK: usize = 1;
 
 impl Network {
-    /// Network with that many nodes, including source and sink.
+    /// Network with `nodes` nodes, including source and sink, and no edges.
     pub(super) fn new(nodes: usize) -> Network {
         Network { edges: vec![], from: vec![vec![]; nodes] }
     }
 
-    /// Adds an edge.
+    /// Adds an edge, and its reverse with capacity 0.
     pub(super) fn edge(&mut self, from: usize, to: usize, capacity: u64) {
         self.from[from].push(self.edges.len() as u32);
         self.edges.push(Edge { to: to as u32, left: capacity });
@@ -60,7 +60,8 @@ impl Network {
         reaches
     }
 
-    /// Distance of each node from the source in edges; none if the sink is unreachable.
+    /// Distance of each node from the source, in edges with residual capacity; `u32::MAX` for nodes that cannot be
+    /// reached. `None` if the sink cannot be reached.
     fn levels(&self) -> Option<Vec<u32>> {
         let mut level = vec![u32::MAX; self.from.len()];
         level[SOURCE] = 0;
@@ -77,7 +78,8 @@ impl Network {
         (level[SINK] != u32::MAX).then_some(level)
     }
 
-    /// Saturates paths along ascending levels until none is left.
+    /// Saturates paths from the source to the sink along ascending levels until none is left. Changes the residual
+    /// capacities.
     fn fill(&mut self, level: &[u32]) {
         let mut next = vec![0usize; self.from.len()];
         let mut path: Vec<u32> = vec![];

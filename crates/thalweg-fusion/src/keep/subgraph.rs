@@ -10,7 +10,7 @@ pub struct Subgraph {
     pub segment: OwnedSegment,
     /// Index of each operation in the original segment, ascending.
     pub from: Vec<u32>,
-    /// Value of the original segment for each input.
+    /// Value of the original segment that each input stands for.
     pub inputs: Vec<ValueId>,
     /// Index of each scalar in the original segment.
     pub scalars: Vec<u32>,
@@ -80,12 +80,13 @@ impl Subgraph {
         RelArg::input(number, kind)
     }
 
-    /// Index in the subgraph of an operation of the original segment.
+    /// Index in the subgraph of an operation of the original segment; `None` if it is not in the subgraph.
     pub fn place(&self, operation: usize) -> Option<usize> {
         self.from.binary_search(&(operation as u32)).ok()
     }
 
-    /// Operation `at` and its ancestors, except those for which `there` holds; and the inputs that these read.
+    /// Operation `at` and its ancestors; and the inputs that any of them reads. Ancestors for which `there` holds are
+    /// left out, as are ancestors and inputs reached only through them.
     pub fn needed(&self, at: usize, there: impl Fn(usize) -> bool) -> (BitSet, BitSet) {
         let mut ops = BitSet::new(self.from.len());
         let mut inputs = BitSet::new(self.inputs.len());

@@ -13,9 +13,9 @@ const ALIGNMENT: usize = 64;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lifetime {
     pub bytes: usize,
-    /// First launch at which it is alive.
+    /// Index of the first launch at which the block is alive.
     pub first: usize,
-    /// Last launch at which it is alive.
+    /// Index of the last launch at which the block is alive.
     pub last: usize,
 }
 
@@ -68,7 +68,8 @@ pub(super) fn pack(blocks: &[Lifetime]) -> (Vec<usize>, usize) {
     best
 }
 
-/// Places blocks in that order. `by_start`: starts ascend, so blocks that have died need not be visited again.
+/// Places blocks in the given order; returns their offsets and the bytes of the arena. `by_start`: starts ascend, so
+/// blocks that have died need not be visited again.
 fn place(blocks: &[Lifetime], order: &[usize], by_start: bool) -> (Vec<usize>, usize) {
     let mut offsets = vec![0usize; blocks.len()];
     let mut bytes = 0;

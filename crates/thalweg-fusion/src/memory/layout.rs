@@ -4,7 +4,7 @@ use super::{Arena, CellLocation, Launch, Lifetime, Needs, Schedule, arena};
 use crate::instance::Instance;
 use crate::write::step::Slot;
 
-/// `Uses::last` of a cell that outlives the run.
+/// Value of `Uses::last` for a cell that outlives the run.
 pub(super) const STAYS: usize = usize::MAX;
 
 /// Schedule that runs these steps in order. `share`: intermediates share an arena. A step may occur several times;
@@ -24,11 +24,11 @@ pub(super) fn lay(instance: &Instance, needs: &Needs<'_>, steps: &[usize], share
 
 /// Memory in use over time, if every cell has an allocation of its own.
 pub(super) struct Curve {
-    /// Cells that each launch reads and writes.
+    /// Indices of the cells that each launch reads and writes.
     pub launches: Vec<Touched>,
-    /// Launches that read each cell.
+    /// Indices of the launches that read each cell.
     pub readers: Vec<Vec<usize>>,
-    /// Buffer that each cell is a result for.
+    /// Index of the buffer that each cell holds a result for.
     pub buffers: Vec<usize>,
     pub uses: Uses,
     /// Bytes in use during each launch, relative to before the first.
@@ -115,11 +115,11 @@ fn launches(instance: &Instance, steps: &[usize]) -> Schedule {
 
 /// First and last uses of cells and inputs.
 pub(super) struct Uses {
-    /// By cell: the first launch that names it, `None` if nothing writes it.
+    /// First launch that uses each cell; `None` if nothing writes it.
     pub first: Vec<Option<usize>>,
-    /// By cell: the last launch that uses it, [`STAYS`] for outputs.
+    /// Last launch that uses each cell; [`STAYS`] for outputs.
     pub last: Vec<usize>,
-    /// By input: the last launch that uses it; unused inputs are never released.
+    /// Last launch that uses each input; unused inputs are never released.
     pub inputs: Vec<usize>,
 }
 
@@ -155,7 +155,8 @@ impl Uses {
     }
 }
 
-/// Chooses in-place reuse. Returns the cell or input whose memory each cell finally occupies.
+/// Chooses the cells that reuse memory of dead operands in place, and writes that into the schedule. Returns the cell
+/// or input whose memory each cell finally occupies.
 fn places(instance: &Instance, needs: &Needs<'_>, s: &mut Schedule, uses: &Uses) -> Vec<Slot> {
     let mut roots: Vec<Slot> = (0..s.cells.len()).map(Slot::Buffer).collect();
     for (at, launch) in s.launches.iter_mut().enumerate() {
@@ -190,7 +191,8 @@ fn places(instance: &Instance, needs: &Needs<'_>, s: &mut Schedule, uses: &Uses)
     roots
 }
 
-/// Fills in the releases after each launch: cells whose last use it is, and whose memory no other cell reuses.
+/// Writes into each launch which cells and inputs are released after it: those whose last use it is, and whose memory
+/// no other cell reuses.
 fn releases(s: &mut Schedule, uses: &Uses) {
     let mut over = vec![false; s.cells.len()];
     let mut over_input = vec![false; uses.inputs.len()];

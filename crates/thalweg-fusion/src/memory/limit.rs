@@ -77,7 +77,7 @@ struct Trade<'a> {
     /// Whether intermediates share an arena, so that they take exactly their own bytes.
     share: bool,
     time: &'a dyn Fn(usize) -> u64,
-    /// Step that writes each buffer.
+    /// Index of the step that writes each buffer.
     makers: Vec<Option<usize>>,
 }
 
@@ -95,9 +95,9 @@ struct State {
 
 /// Result that could be released and recomputed later.
 struct Candidate {
-    /// Index of the launch before which it is recomputed.
+    /// Index of the launch before which the result is recomputed.
     before: usize,
-    /// Steps that recompute it, in order.
+    /// Steps that recompute the result, in order.
     again: Vec<usize>,
     /// Benefit: freed bytes times launches above the limit, per picosecond of recomputation.
     worth: f64,
@@ -162,7 +162,7 @@ impl<'a> Trade<'a> {
         State { steps, curve, cells, excess, above }
     }
 
-    /// Removes launches whose results are recomputed before anybody reads them.
+    /// The sequence `steps` without launches whose results are recomputed before anybody reads them.
     fn without_dead(&self, steps: Vec<usize>) -> Vec<usize> {
         let mut times = vec![0usize; self.instance.steps.len()];
         steps.iter().for_each(|&s| times[s] += 1);
@@ -185,7 +185,7 @@ impl<'a> Trade<'a> {
         steps.into_iter().filter(|_| stays.next() == Some(true)).collect()
     }
 
-    /// Sequence in which these candidates are released and recomputed.
+    /// State after the candidates were released and recomputed.
     fn applied(&self, state: &State, candidates: &[Candidate]) -> State {
         let mut order: Vec<&Candidate> = candidates.iter().collect();
         order.sort_by_key(|c| c.before);
@@ -200,7 +200,8 @@ impl<'a> Trade<'a> {
         self.state(steps)
     }
 
-    /// Candidates at the peak, and at the first and last launch above the limit, by descending worth.
+    /// Candidates that free memory at the launch with the peak, or at the first or last launch above the limit, by
+    /// descending worth.
     fn candidates(&self, state: &State) -> Vec<Candidate> {
         let in_use = &state.curve.in_use;
         let over = |&t: &usize| in_use[t] > self.limit;
@@ -217,7 +218,8 @@ impl<'a> Trade<'a> {
         all
     }
 
-    /// Candidate that releases a cell at a launch that does not need it.
+    /// Candidate that releases a cell while launch `t` runs, which does not need it, and recomputes it before its next
+    /// use.
     fn candidate(&self, state: &State, cell: usize, t: usize) -> Option<Candidate> {
         let uses = &state.curve.uses;
         let first = uses.first[cell]?;
@@ -246,7 +248,7 @@ impl<'a> Trade<'a> {
     }
 }
 
-/// Recursion that collects the steps to run again for one result.
+/// Recursive search for the steps that must run again to recompute one result.
 struct Recomputation<'a> {
     trade: &'a Trade<'a>,
     state: &'a State,

@@ -23,7 +23,7 @@ use arena::Lifetime;
 /// Constraints and inputs of a memory plan.
 #[derive(Clone, Copy)]
 pub struct Needs<'a> {
-    /// Bytes of each input that are freed when the segment releases it; 0 if somebody else holds it, too.
+    /// Number of bytes of each input that are freed when the segment releases it; 0 if somebody else holds it, too.
     pub own: &'a [usize],
     /// Whether a written operand of a step (arguments: step, operand) may not reuse the memory of a read one,
     /// regardless of [`crate::Step::in_place`]: the program reads that again later.

@@ -28,11 +28,11 @@ pub(super) fn low(instance: &Instance, own: &[usize]) -> Vec<usize> {
 struct List<'a> {
     instance: &'a Instance,
     own: &'a [usize],
-    /// Steps that read each value: buffers, then inputs.
+    /// Steps that read each value; values are the buffers, then the inputs.
     readers: Vec<Vec<usize>>,
     /// Number of readers of each value that have not run; one more for outputs, which never die.
     left: Vec<usize>,
-    /// Number of unavailable operands of each step.
+    /// Number of operands of each step that have not been computed yet.
     missing: Vec<usize>,
     done: Vec<bool>,
     ready: BinaryHeap<Reverse<(i64, usize)>>,

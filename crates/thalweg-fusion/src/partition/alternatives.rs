@@ -13,10 +13,10 @@ use crate::cost::Costs;
 use crate::plan::Plan;
 use crate::segment::Segment;
 
-/// Budget of the search in visits (operations written into candidates): a few tens of milliseconds, between two runs of
-/// the program.
+/// Budget of the search in visits (candidates looked up, and operations written into them): a few tens of milliseconds,
+/// between two runs of the program.
 const VISITS: u64 = 40_000;
-/// Maximum predicted slowdown at which a plan is still tried.
+/// Maximum predicted slowdown, as a factor, at which a plan is still tried.
 const HOPELESS: u64 = 2;
 
 /// Returns up to `most` other plans, in ascending predicted time; none without fusion, where there is only one plan.

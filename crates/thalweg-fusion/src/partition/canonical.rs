@@ -17,8 +17,8 @@ use rustc_hash::FxHashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use thalweg_ir::{Arg, Shape};
 
-/// Maximum rounds of one refinement. Each round propagates colours through the graph from end to end. Refinement stops
-/// early when a round distinguishes nothing new.
+/// Maximum number of rounds of one refinement. Each round propagates colours through the graph from end to end.
+/// Refinement stops early when a round distinguishes nothing new.
 const ROUNDS: usize = 8;
 /// Budget for repeated refinement after choices between equal operations, in operations times rounds: some
 /// milliseconds.
@@ -50,7 +50,7 @@ pub(super) fn ranks(ix: &Indexed<'_>) -> Vec<usize> {
     rank
 }
 
-/// First operation, in each component, that equals others of the component: the one to choose.
+/// First operation, in each component, that is equivalent to others of the component: the one that gets a new colour.
 fn chosen<K: PartialEq>(order: &[usize], component: &[usize], key: impl Fn(&usize) -> K) -> Vec<usize> {
     let mut first: FxHashMap<usize, usize> = FxHashMap::default();
     for equal in order.chunk_by(|a, b| key(a) == key(b)) {
@@ -127,7 +127,7 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// Colours after refinement.
+    /// Refines colours until a round distinguishes nothing new, for at most [`ROUNDS`] rounds.
     fn refined(&self, mut colours: Colours) -> Colours {
         let mut known = distinct(&colours);
         for _ in 0..ROUNDS {
@@ -141,7 +141,7 @@ impl<'a> Graph<'a> {
         colours
     }
 
-    /// One round: colours propagate up from arguments, then down from users.
+    /// Colours after one round: they propagate from arguments to users, then from users to arguments.
     fn round(&self, colours: &Colours) -> Colours {
         let ix = self.ix;
         let mut ops: Vec<u64> = Vec::with_capacity(colours.ops.len());
@@ -175,13 +175,13 @@ impl<'a> Graph<'a> {
         Colours { inputs: with(&colours.inputs, inputs), scalars: with(&colours.scalars, scalars), ops }
     }
 
-    /// Class of the scalar that is argument `arg` of operation `i`.
+    /// Index of the scalar that represents the class of the scalar argument `arg` of operation `i`.
     fn class(&self, i: usize, arg: usize) -> usize {
         self.classes.representative(self.ix.scalar(i, arg))
     }
 }
 
-/// Numbers of distinct colours of operations, inputs and scalars.
+/// Number of distinct colours: of operations, of inputs, of scalars.
 fn distinct(colours: &Colours) -> [usize; 3] {
     [&colours.ops, &colours.inputs, &colours.scalars].map(|all| {
         let mut all = all.clone();
@@ -197,7 +197,7 @@ fn hash_of(x: &impl Hash) -> u64 {
     h.finish()
 }
 
-/// Mixes two words by the finaliser of MurmurHash3.
+/// Hash of two 64-bit numbers, by the finaliser of MurmurHash3.
 fn mix(a: u64, b: u64) -> u64 {
     let mut x = a.rotate_left(17) ^ b.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     x = (x ^ x >> 33).wrapping_mul(0xFF51_AFD7_ED55_8CCD);
@@ -205,7 +205,7 @@ fn mix(a: u64, b: u64) -> u64 {
     x ^ x >> 33
 }
 
-/// Representative of the set that contains `i` (union-find).
+/// Representative of the set that contains `i` (union-find). Shortens the paths in `parent`.
 pub(super) fn root(parent: &mut [usize], mut i: usize) -> usize {
     while parent[i] != i {
         parent[i] = parent[parent[i]];
@@ -214,7 +214,7 @@ pub(super) fn root(parent: &mut [usize], mut i: usize) -> usize {
     i
 }
 
-/// Number of bits of a tensor's element count.
+/// Number of binary digits of a tensor's element count, as a measure of its size.
 pub(super) fn magnitude(shape: Shape) -> u32 {
     usize::BITS - shape.numel().leading_zeros()
 }

@@ -52,11 +52,11 @@ impl Kernels<'_, '_> {
         Ok((whole, complete))
     }
 
-    /// Plan of a component: a known one, from any segment; else one found by a search, starting from similar known ones
-    /// or from scratch.
+    /// Plan of a component: a known one, from any segment; else one found by a search, starting from similar known
+    /// plans or from scratch.
     ///
     /// # Errors
-    /// When it has no legal plan.
+    /// When the component has no legal plan.
     pub(super) fn solved(&mut self, component: &Component, effort: Effort) -> Result<SearchResult, NoPlan> {
         let facts = self.facts;
         let Some(at_hand) = self.at_hand.filter(|_| facts.ix.seg.mode.fused && effort != Effort::None) else {
@@ -129,7 +129,7 @@ impl Kernels<'_, '_> {
 /// moves.
 const MIN_VISITS_PER_OP: u64 = 30;
 
-/// Remaining budget for a component of `operations` operations.
+/// Remaining budget for a component of `operations` operations, after `spent` visits for other components.
 fn component_budget(effort: Effort, spent: u64, operations: usize) -> Effort {
     match effort {
         Effort::Visits(n) => Effort::Visits(n.saturating_sub(spent).max(n.min(MIN_VISITS_PER_OP * operations as u64))),

@@ -15,7 +15,7 @@ use thalweg_ir::{Op, Shape};
 use thalweg_kernel::Contracts;
 
 impl KernelStores<'_, '_> {
-    /// Kernel of one product, or of two where one is the producer GEMM of the other's left operand.
+    /// Candidate kernel around one product, or around two where one is the producer GEMM of the other's left operand.
     pub(super) fn contraction(&self, reach: Reach) -> Result<Candidate, Rule> {
         let (facts, stores) = (self.facts, self.stores);
         let ix = &facts.ix;
@@ -117,7 +117,8 @@ impl KernelStores<'_, '_> {
         }
     }
 
-    /// Operations that a value is computed from in a kernel, including itself, if `stores` are the kernel's stores.
+    /// Operations of the kernel that a value is computed from, including the one that computes the value itself; stored
+    /// values of other kernels are loaded and end the search.
     fn computed_from(&self, v: ValueId) -> FxHashSet<usize> {
         let ops = self.facts.ix.seg.ops;
         let (mut seen, mut left) = (FxHashSet::default(), vec![v]);
@@ -137,7 +138,8 @@ fn pair(sets: Vec<FxHashSet<usize>>) -> [FxHashSet<usize>; 2] {
 }
 
 impl Facts<'_> {
-    /// Representative of reductions that all go along the last axis of `shape`; `None` for an empty list.
+    /// Reduction that stands for all of `folds`, which must go along the last axis of `shape`: the first in canonical
+    /// order. `None` for an empty list.
     fn last_axis_reduction(&self, folds: &[usize], shape: Shape) -> Result<Option<usize>, Rule> {
         let ix = &self.ix;
         let last = 1u32 << (shape.rank() - 1);

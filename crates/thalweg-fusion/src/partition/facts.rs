@@ -13,7 +13,7 @@ use thalweg_ir::{Op, OpClass, View};
 
 /// Facts about a segment that hold for every plan; see the module.
 pub(crate) struct Facts<'a> {
-    /// Segment with its index.
+    /// The segment, with an index of its arguments.
     pub ix: Indexed<'a>,
     /// Operations that a live result depends on.
     pub needed: BitSet,
@@ -25,7 +25,7 @@ pub(crate) struct Facts<'a> {
     pub outputs: Vec<(usize, OutputPlan)>,
     /// Base values that the operands of each opaque operation are views of.
     pub operands: FxHashMap<usize, Vec<ValueId>>,
-    /// Operations that each gather or opaque kernel reads from memory, by reader.
+    /// Stored operations that each gather or opaque kernel reads from memory, by the reading operation.
     pub in_memory: FxHashMap<usize, Vec<usize>>,
     /// Row class of each reduction and scan: equal for those over the same rows, ascending in the canonical order.
     pub row_class: FxHashMap<usize, usize>,
@@ -35,7 +35,7 @@ pub(crate) struct Facts<'a> {
     /// Views that are stored, because something reads them from memory and strides do not express them. Views of such a
     /// view read it from there too.
     kept: BitSet,
-    /// Number of users of each operation, and one of them.
+    /// Number of users of each operation, and the index of one of them.
     users: Vec<(u32, usize)>,
     /// Rank of each operation in the canonical order.
     pub rank: Vec<usize>,
@@ -47,12 +47,12 @@ pub(crate) struct Facts<'a> {
 const NEAR: usize = 64;
 
 impl<'a> Facts<'a> {
-    /// Facts about a segment.
+    /// Facts about a segment, for plans that store only what must be stored.
     pub fn new(segment: Segment<'a>) -> Facts<'a> {
         Facts::with(segment, BitSet::default())
     }
 
-    /// Facts for plans that store these results as well, as far as they are needed.
+    /// Facts for plans that also store the results `chosen`, as far as they are needed.
     pub fn with(segment: Segment<'a>, chosen: BitSet) -> Facts<'a> {
         let n = segment.ops.len();
         let mut facts = Facts {
@@ -78,7 +78,8 @@ impl<'a> Facts<'a> {
         facts
     }
 
-    /// Visits all operations, from the last to the first. Returns whether the set of stored views is complete.
+    /// Recomputes all facts by visiting the operations from the last to the first. Returns whether the set of stored
+    /// views is complete; if not, another round is necessary.
     fn look_at_all(&mut self) -> bool {
         let n = self.ix.seg.ops.len();
         let mut used = BitSet::new(n);
@@ -97,7 +98,7 @@ impl<'a> Facts<'a> {
         known
     }
 
-    /// Visits operation `i`, after everything that follows it.
+    /// Adds the facts about operation `i`; all operations after it have been visited.
     fn look_at(&mut self, i: usize, used: &mut BitSet) {
         let seg = self.ix.seg;
         let op = seg.ops[i].op;
@@ -150,7 +151,8 @@ impl<'a> Facts<'a> {
         self.operands.insert(i, operands);
     }
 
-    /// Whether an operation needs a kernel of its own kind.
+    /// Whether an operation is a reduction, a scan, or has a kernel kind of its own (product, scatter, foreign
+    /// operation).
     fn is_kernel(&self, i: usize) -> bool {
         self.ix.takes_rows(i) || self.ix.seg.ops[i].op.class().has_own_kernel()
     }
@@ -166,7 +168,8 @@ impl<'a> Facts<'a> {
         self.reads_there(i, self.viewed(v));
     }
 
-    /// Marks exactly this value as read from memory by operation `i`.
+    /// Marks this value itself, not what it is a view of, as read from memory by operation `i`. Inputs are in memory
+    /// anyway.
     fn reads_there(&mut self, i: usize, v: ValueId) {
         if let ValueId::Op(o) = v {
             self.required.insert(o);
@@ -247,14 +250,14 @@ impl<'a> Facts<'a> {
         })
     }
 
-    /// Operations in the canonical order.
+    /// The operations `ops`, sorted in canonical order.
     pub fn ranked(&self, ops: &[usize]) -> Vec<usize> {
         let mut ops = ops.to_vec();
         ops.sort_by_key(|&i| self.rank[i]);
         ops
     }
 
-    /// Whether several operations need a value.
+    /// Whether operation `i` has more than one use.
     pub fn branches(&self, i: usize) -> bool {
         self.users[i].0 > 1
     }

@@ -20,10 +20,10 @@ use crate::segment::{Indexed, ValueId};
 use crate::tunable::TUNABLES;
 use std::collections::{BTreeSet, HashMap};
 
-/// Maximum predicted time of a map and of a row kernel that join a group, in picoseconds.
+/// Maximum predicted time of a map (`MAP_PS`) and of a row kernel (`ROWS_PS`) that join a group, in picoseconds.
 const MAP_PS: u64 = 500_000_000;
 const ROWS_PS: u64 = 30_000_000;
-/// Maximum bytes that a group writes to new memory: they are in use at once, in addition to what was before.
+/// Maximum bytes of new memory that a group writes. They are in use at once, in addition to what was before.
 const NEW_BYTES: usize = 256 << 20;
 
 /// Properties of a kernel that decide about its group.
@@ -165,7 +165,7 @@ fn levels(sizes: &[Size], readers: &[Vec<usize>]) -> Vec<usize> {
     level
 }
 
-/// Kernels grouped by launch, each group ascending.
+/// Kernels of each launch, ascending: the members of a group, or a single kernel.
 fn groups(sizes: &[Size], levels: &[usize]) -> Vec<Vec<usize>> {
     let mut groups: Vec<Group> = vec![];
     // Newest groups of each level, cache-sensitive ones separate from the rest.

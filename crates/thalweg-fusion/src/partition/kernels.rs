@@ -25,9 +25,9 @@ use thalweg_kernel::Geometry;
 /// Legal candidate kernel with its predicted time.
 #[derive(Debug)]
 pub(crate) struct Kernel {
-    /// Operations that it stores, ascending.
+    /// Operations that the kernel stores, ascending.
     pub stores: Vec<usize>,
-    /// Kernel plan, and the stored operations that it loads.
+    /// Kernel plan, and the stored operations that the kernel loads.
     pub candidate: Candidate,
     /// Predicted picoseconds; 0 without fusion.
     pub time: u64,
@@ -156,7 +156,7 @@ impl KernelStores<'_, '_> {
 }
 
 impl Facts<'_> {
-    /// Operations that a kernel with the single store `store` would compute, without any limit on its size.
+    /// Operations that the kernel of the single store `store` would compute, without any limit on its size.
     pub(crate) fn computed_by(&self, store: usize, stored: &BitSet) -> Vec<usize> {
         let ops = &self.ix.seg.ops;
         let (mut seen, mut left) = (FxHashSet::default(), vec![store]);
@@ -208,7 +208,8 @@ pub(crate) struct Kernels<'f, 'a> {
     classes: ScalarClasses,
     /// Cached kernels, or the rules that they break, by stores and loads.
     known: FxHashMap<Key, Result<Rc<Kernel>, Rule>>,
-    /// Number of operations written into candidates so far.
+    /// Number of visits so far: one per candidate looked up, and one per operation of each new candidate. At least
+    /// [`ENDED`] if the search was ended.
     pub visits: u64,
     /// Known partial plans that the search may use.
     pub at_hand: Option<AvailablePlans<'f>>,
@@ -231,7 +232,7 @@ pub struct PartsUsed {
 }
 
 impl PartsUsed {
-    /// Sum of two counts.
+    /// Adds the counts of two searches.
     pub(super) fn and(self, other: PartsUsed) -> PartsUsed {
         PartsUsed { taken: self.taken + other.taken, grown: self.grown + other.grown }
     }
@@ -254,7 +255,7 @@ impl<'f, 'a> Kernels<'f, 'a> {
         Kernels { at_hand, quickly, ..Kernels::new(facts, costs) }
     }
 
-    /// Number of operations written into candidates so far, also if the search was ended.
+    /// Number of visits so far, also if the search was ended.
     pub fn visited(&self) -> u64 {
         self.visits % ENDED
     }
@@ -264,7 +265,7 @@ impl<'f, 'a> Kernels<'f, 'a> {
         if self.visits < ENDED { self.visits.saturating_add(more) } else { 0 }
     }
 
-    /// Kernel with these stores, ascending.
+    /// Candidate kernel with the stores `stores`, ascending: the cached one, or a new one, which is added to the cache.
     pub fn get(&mut self, stores: &[usize], stored: &BitSet) -> Result<Rc<Kernel>, Rule> {
         self.visits += 1;
         let candidate = KernelStores { facts: self.facts, stores, stored }.candidate()?;

@@ -20,15 +20,15 @@ const TARGET: &str = "thalweg::plan";
 /// Kind of move from one plan to another.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Move {
-    /// Reductions over the same rows, and their producers, join the kernel that uses them.
+    /// Merges reductions over the same rows, and their producers, into the kernel that uses them.
     AbsorbRows,
-    /// Two kernels are merged.
+    /// Merges two kernels.
     Merge,
-    /// A stored value is recomputed wherever it is needed.
+    /// Recomputes a stored value wherever it is needed.
     ComputeAgain,
-    /// A value that is computed several times is stored.
+    /// Stores a value that is computed several times.
     Store,
-    /// A store moves to another kernel.
+    /// Moves a store to another kernel.
     Relocate,
 }
 

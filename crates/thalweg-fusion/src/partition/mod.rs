@@ -57,7 +57,7 @@ pub use search::{Effort, NoPlan};
 pub use stored::{PLANNER, class_question, question};
 pub(crate) use why::why;
 
-/// Plan, and how it was found.
+/// Plan, with an account of the search that found it.
 #[derive(Clone, Debug)]
 pub struct Planned {
     /// The plan.
@@ -66,9 +66,11 @@ pub struct Planned {
     pub time: u64,
     /// Whether the search completed; otherwise its budget ended it.
     pub complete: bool,
-    /// Operations written into candidate kernels.
+    /// Number of visits, the effort of the search: one per candidate kernel looked up, and one per operation of each
+    /// new candidate.
     pub visits: u64,
-    /// Use of partial plans known from other segments: with any, another process might find another plan.
+    /// Number of partial plans used that are known from other segments. If there are any, another process might find
+    /// another plan.
     pub parts: PartsUsed,
 }
 
@@ -104,7 +106,7 @@ pub fn is_of_turns(segment: &Segment<'_>) -> bool {
     segment.mode.fused && periodic::Loop::of(segment, 0).is_some_and(|l| l.begin == 0)
 }
 
-/// Segment to plan, and what all ways of planning it share.
+/// Segment to plan, with the arguments of every strategy of planning it.
 #[derive(Clone, Copy)]
 struct Planner<'p> {
     segment: Segment<'p>,
@@ -115,7 +117,8 @@ struct Planner<'p> {
 }
 
 impl Planner<'_> {
-    /// Best plan of the segment, as written or rewritten.
+    /// Plan of the segment, with a rewrite that pays or as written: the faster of the two; in a quick search, or for a
+    /// large segment, the one with the rewrite if there is one.
     fn plan(&self) -> Result<Planned, NoPlan> {
         if let Some(at_hand) = self.at_hand {
             at_hand.parts.by(self.costs);

@@ -43,18 +43,18 @@ pub struct AvailablePlans<'p> {
 
 #[derive(Default)]
 struct CachedPartitions {
-    /// Cost constants that all entries were found with.
+    /// Cost constants that all entries were found with; `None` before the first search.
     costs: Option<Costs>,
     /// Entries by the hash of their form, in canonical order and as recorded.
     alike: FxHashMap<u64, Vec<Arc<PartitionComponent>>>,
-    /// By the hash of their operations as recorded, of these without the last one, and of every prefix of [`PREFIX_STEP`]
-    /// multiples.
+    /// Entries by the hash of their operations as recorded, of these without the last one, and of every prefix of a
+    /// multiple of [`PREFIX_STEP`] operations.
     near: FxHashMap<u64, Vec<Arc<PartitionComponent>>>,
     /// Number of operations of all entries.
     ops: usize,
 }
 
-/// Completeness of a component's search.
+/// Extent of a component's search.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Standing {
     /// Search from scratch, completed.
@@ -66,7 +66,7 @@ pub(super) enum Standing {
 }
 
 impl Standing {
-    /// Completeness of a search from scratch, or of a continued one.
+    /// Extent of a search from scratch, or of a continued one, given whether it completed within its budget.
     pub fn of(complete: bool) -> Standing {
         if complete { Standing::Ended } else { Standing::Stopped }
     }
@@ -83,7 +83,7 @@ pub(super) struct PartitionComponent {
     /// Footprint of the component's segment, as a base-2 logarithm.
     footprint: u32,
     pub standing: Standing,
-    /// Whether a quick search found it. Such a partition is no starting point for other searches.
+    /// Whether the partition was found by a quick search; it is then no starting point for other searches.
     pub quick: bool,
 }
 
@@ -209,7 +209,7 @@ pub(super) struct Begun {
 }
 
 impl PartitionCache {
-    /// Empty cache.
+    /// Creates an empty cache.
     pub fn new() -> PartitionCache {
         PartitionCache::default()
     }
@@ -321,7 +321,8 @@ impl PartitionCache {
         known.near.get(&hash)?.iter().rev().filter(fits).min_by_key(other).cloned()
     }
 
-    /// Saves the stores of each kernel found for operations, ascending; `ranked` is their canonical order.
+    /// Saves the stores of each kernel found for operations, ascending; `ranked` is their canonical order. A quick
+    /// result does not replace a thorough one.
     pub(super) fn keep(
         &self,
         facts: &Facts<'_>,

@@ -13,11 +13,10 @@ use crate::segment::{BitSet, Segment};
 use crate::tunable::TUNABLES;
 use std::ops::Range;
 
-/// Maximum number of iterations that one kernel spans, and so of the repeated span.
+/// Maximum number of iterations that one kernel spans, and so of the span that is repeated.
 const MAX_SPAN_ITERATIONS: usize = 3;
-/// The number of searched iterations beyond
-/// [`min_searched_iterations`](crate::tunable::PlannerTunables::min_searched_iterations) leaves a multiple of this
-/// number, and so of every span length.
+/// Divisor of the number of iterations that are not searched: a common multiple of all span lengths (1 to 3), so that
+/// whole spans fill the gap.
 const MULTIPLE: usize = 6;
 
 /// Loop in a segment: the operations before it, and its iterations up to the segment's end.
@@ -32,7 +31,8 @@ pub(super) struct Loop {
     few: usize,
 }
 
-/// Plan of a segment that is a loop, and whether the search completed.
+/// Searches for the plan of a segment that is a loop; also returns whether the search completed. `None` if the segment
+/// is no such loop, or a repeated plan is not legal.
 pub(super) fn search(kernels: &mut Kernels<'_, '_>, effort: Effort) -> Option<(State, bool)> {
     let seg = kernels.facts.ix.seg;
     if !seg.mode.fused || effort == Effort::None {
@@ -42,7 +42,8 @@ pub(super) fn search(kernels: &mut Kernels<'_, '_>, effort: Effort) -> Option<(S
     [0, MULTIPLE].into_iter().find_map(|more| of_few(kernels, &Loop::of(&seg, more)?, effort))
 }
 
-/// Plan of a few iterations, repeated for all iterations.
+/// Searches for the plan of a few iterations, and repeats it for all iterations. Adds the visits and the partial plans
+/// used to those of `kernels`.
 fn of_few(kernels: &mut Kernels<'_, '_>, found: &Loop, effort: Effort) -> Option<(State, bool)> {
     let seg = kernels.facts.ix.seg;
     let (live, few) = (found.live(&seg), found.begin + found.few * found.period);
@@ -100,7 +101,7 @@ impl Loop {
         live
     }
 
-    /// Operations of an iteration; the first one includes those before the loop.
+    /// Range of the operations of iteration `number`; iteration 0 includes the operations before the loop.
     pub fn turn(&self, number: usize) -> Range<usize> {
         let first = if number == 0 { 0 } else { self.begin + number * self.period };
         first..self.begin + (number + 1) * self.period

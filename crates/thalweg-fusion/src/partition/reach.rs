@@ -15,15 +15,15 @@ use rustc_hash::FxHashSet;
 pub(crate) struct Candidate {
     /// The kernel as a plan would hold it.
     pub plan: KernelPlan,
-    /// Stored operations that it loads, ascending.
+    /// Stored operations that the kernel loads, ascending.
     pub loads: Vec<usize>,
 }
 
 /// Operations that a kernel would compute and load.
 pub(super) struct Reach {
-    /// Operations computed in it, ascending.
+    /// Operations that the kernel computes, ascending.
     pub ops: Vec<usize>,
-    /// Stored operations that it loads, ascending.
+    /// Stored operations that the kernel loads, ascending.
     pub loads: Vec<usize>,
     /// Reductions and scans among `ops`.
     pub folds: Vec<usize>,
@@ -100,7 +100,7 @@ impl KernelStores<'_, '_> {
         Ok(Reach { ops, loads, folds, products })
     }
 
-    /// Stored operation that a value is read from in memory.
+    /// Index of the stored operation that a value is read from in memory; `None` if it is read from an input.
     fn loaded(&self, v: ValueId) -> Option<usize> {
         op_of(crate::write::movement::view_base(&self.facts.ix, v, &|i| self.stored.has(i)).0)
     }

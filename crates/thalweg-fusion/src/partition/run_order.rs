@@ -1,7 +1,7 @@
 //! Run order of a plan's kernels.
 
-/// Order in which each kernel runs after those it reads from; among ready ones, the lowest `first` comes first. `None`
-/// if there is a cycle.
+/// Order in which each kernel runs after those it reads from; among ready kernels, the one with the lowest `first`
+/// comes first. `None` if there is a cycle.
 pub(crate) fn run_order(reads: &[Vec<usize>], first: impl Fn(usize) -> usize) -> Option<Vec<usize>> {
     let mut readers = vec![vec![]; reads.len()];
     let mut waits = vec![0; reads.len()];

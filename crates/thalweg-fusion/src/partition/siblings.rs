@@ -20,7 +20,8 @@ use thalweg_kernel::Contracts;
 /// Maximum predicted time, in picoseconds, of a product that joins a group. A longer one has enough waves by itself.
 const MAX_GROUPED_PS: u64 = 200_000_000;
 
-/// Kernels in order of running, the readers of each, and the predicted time of each.
+/// Kernels in order of running, the indices of the kernels that read from each, and the predicted time of each in
+/// picoseconds.
 pub(super) type Run = (Vec<KernelPlan>, Vec<Vec<usize>>, Vec<u64>);
 
 /// Groups sibling products; see the module.

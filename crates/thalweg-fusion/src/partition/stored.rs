@@ -21,7 +21,8 @@ use crate::write::rules::is_constant;
 use serde::{Deserialize, Serialize};
 use std::hash::{Hash, Hasher};
 
-/// Version of the planner. Another version may find other plans, and may interpret constants differently.
+/// Version of the planner, a hash of its sources. Another version may find other plans, and may interpret constants
+/// differently.
 pub const PLANNER: &str = env!("THALWEG_PLANNER");
 
 /// Serialized form of a plan.

@@ -16,7 +16,7 @@ use crate::segment::{BitSet, Segment};
 use std::ops::Range;
 use thalweg_ir::Arg;
 
-/// Visits per operation of an iteration: enough for the obvious moves.
+/// Budget per operation of an iteration, in visits: enough for the obvious moves.
 const VISITS: u64 = 10;
 
 impl<'p> Planner<'p> {

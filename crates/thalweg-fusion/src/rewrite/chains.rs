@@ -10,7 +10,7 @@ use super::graph::{Graph, batch, last_two};
 use crate::tunable::TUNABLES;
 use thalweg_ir::{DType, RelArg, Shape};
 
-/// Cost of writing and reading an element of an intermediate result, in multiplications.
+/// Cost of writing and reading an element of an intermediate result, in multiply-adds.
 const ELEMENT: f64 = 16.0;
 /// Maximum fraction of the recorded order's cost at which another order is taken.
 const WORTH: f64 = 0.8;
@@ -66,7 +66,7 @@ fn flatten(graph: &Graph<'_>, product: usize, factors: &mut Vec<Shape>, deepest:
     Some(own + below)
 }
 
-/// Cost of a product in multiplications, and the shape of its result.
+/// Cost of a product in multiply-adds, and the shape of its result; `None` if the shapes do not match.
 fn cost(a: Shape, b: Shape) -> Option<(f64, Shape)> {
     let ([m, k], [inner, n]) = (last_two(a)?, last_two(b)?);
     let leading = batch(a).broadcast(&batch(b)).filter(|_| k == inner)?;

@@ -7,7 +7,7 @@ use thalweg_ir::{Arg, DType, MAX_RANK, Op, RelArg, RelOp, Shape, pack_order};
 /// Graph being rewritten; see the module.
 pub(super) struct Graph<'a> {
     pub seg: Segment<'a>,
-    /// The segment's operations, some of them changed, then added ones. Arguments refer to these numbers.
+    /// Operations by number: the segment's, some of them changed, then added ones. Arguments refer to these numbers.
     pub ops: Vec<RelOp>,
     pub shapes: Vec<Shape>,
     /// Number of uses of each operation by operations that are needed.
@@ -42,7 +42,7 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// Makes a move; `None`, with nothing changed, if it is not legal.
+    /// Makes a move, changing the graph; returns `None`, with nothing changed, if it is not legal.
     pub fn make(&mut self, m: Move) -> Option<()> {
         let at = m.at();
         if at >= self.ops.len() || !self.is_needed(at) {
@@ -60,7 +60,7 @@ impl<'a> Graph<'a> {
         Some(())
     }
 
-    /// Rewritten segment.
+    /// Converts the graph to the rewritten segment, with operations in their current order.
     pub fn finish(self) -> Rewritten {
         let mut place = vec![0; self.ops.len()];
         self.order.iter().enumerate().for_each(|(at, &i)| place[i] = at);
@@ -77,7 +77,7 @@ impl<'a> Graph<'a> {
         Rewritten { ops, shapes, live, places: place }
     }
 
-    /// Adds an operation without sizes or scalars before `before`.
+    /// Adds an operation without sizes or scalars in front of operation `before`; returns it as an argument.
     pub fn add(&mut self, before: usize, op: RelOp, shape: Shape) -> RelArg {
         debug_assert!(op.int_count() == 0 && op.args().all(|a| a != Arg::Scalar));
         let at = self.order.iter().position(|&i| i == before).expect("it stands somewhere");
@@ -123,12 +123,12 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// Operands of a product.
+    /// Operands of operation `i`, if it is a matrix product.
     pub fn factors(&self, i: usize) -> Option<[RelArg; 2]> {
         (self.ops[i].op == Op::Matmul).then(|| [self.ops[i].args[0], self.ops[i].args[1]])
     }
 
-    /// Product that is an argument and has no other use; it may be reshaped and reshaped back.
+    /// Matrix product that computes an argument and has no other use; it may be reshaped and reshaped back in between.
     pub fn inner_product(&self, arg: RelArg) -> Option<usize> {
         let wanted = self.shape(arg)?;
         let mut at = arg;
@@ -143,7 +143,7 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// Shape of a product.
+    /// Shape of the product of `a` and `b`; `None` if they cannot be multiplied.
     pub fn product_shape(&self, a: RelArg, b: RelArg) -> Option<Shape> {
         let (x, y) = (self.shape(a)?, self.shape(b)?);
         let ([m, k], [inner, n]) = (last_two(x)?, last_two(y)?);
@@ -154,7 +154,7 @@ impl<'a> Graph<'a> {
         })
     }
 
-    /// Adds a product, with the dtype of `like` and before it.
+    /// Adds the product of `a` and `b` in front of operation `like`, with the dtype of that operation.
     pub fn add_product(&mut self, like: usize, a: RelArg, b: RelArg) -> Option<RelArg> {
         let shape = self.product_shape(a, b)?;
         let dtype = self.ops[like].dtype;
@@ -162,7 +162,7 @@ impl<'a> Graph<'a> {
         Some(self.add(like, RelOp { op: Op::Matmul, dtype, rank: shape.rank() as u8, attr: 0, args }, shape))
     }
 
-    /// Adds a transposed matrix before `before`.
+    /// Adds the transpose of the matrix `of` in front of operation `before`.
     pub fn add_transposed(&mut self, before: usize, of: RelArg) -> Option<RelArg> {
         let (shape, dtype) = (self.shape(of)?, self.dtype(of)?);
         let rank = shape.rank();
@@ -173,7 +173,7 @@ impl<'a> Graph<'a> {
         Some(self.add(before, op, turned))
     }
 
-    /// Source of an argument that swaps the last two dimensions, with the index of that permutation operation.
+    /// If an argument is a transpose (of the last two dimensions): the index of that permutation, and its source.
     pub fn transposed(&self, arg: RelArg) -> Option<(usize, RelArg)> {
         let Arg::Op(i) = arg.decode() else { return None };
         let turns = self.ops[i].op == Op::Permute && Some(self.ops[i].attr) == transposing(self.shapes[i].rank());
@@ -188,12 +188,12 @@ fn transposing(rank: usize) -> Option<u32> {
     Some(pack_order(&order))
 }
 
-/// Last two dimensions.
+/// Last two dimensions of a shape: rows and columns. `None` for fewer dimensions.
 pub(super) fn last_two(shape: Shape) -> Option<[usize; 2]> {
     shape.last_chunk().copied()
 }
 
-/// All dimensions but the last two.
+/// All dimensions of a shape but the last two: the batch.
 pub(super) fn batch(shape: Shape) -> Shape {
     Shape::new(&shape[..shape.rank().saturating_sub(2)])
 }

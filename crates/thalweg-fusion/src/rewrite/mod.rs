@@ -26,8 +26,8 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use thalweg_ir::{Arg, ElementOp, Op, RelOp, Shape};
 
-/// Rewriting move at one operation, given by index. Indices beyond the segment's operations are those that earlier
-/// moves added.
+/// Rewriting move at one operation, given by its index: that of an operation of the segment, or beyond these, of one
+/// that an earlier move added.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub(crate) enum Move {
     /// `(a·b)·c` becomes `a·(b·c)`.
@@ -36,9 +36,9 @@ pub(crate) enum Move {
     Left(u32),
     /// `(a·b)ᵀ` becomes `bᵀ·aᵀ`.
     Transpose(u32),
-    /// `(x∘r)·w` becomes `(x·w)∘r`: one element of `r` per row.
+    /// `(x∘r)·w` becomes `(x·w)∘r`, where `r` has one element per row.
     Rows(u32),
-    /// `x·(w∘s)` becomes `(x·w)∘s`: one element of `s` per column.
+    /// `x·(w∘s)` becomes `(x·w)∘s`, where `s` has one element per column.
     Columns(u32),
 }
 
@@ -94,7 +94,8 @@ impl Rewrite {
         self.0.is_empty()
     }
 
-    /// Rewritten segment; `None` if there are no moves, or one of them is not legal.
+    /// Rewritten segment; `None` if there are no moves, one of them is not legal, or the segment's mode permits none
+    /// (strict, or without fusion).
     pub fn apply(&self, segment: &Segment<'_>) -> Option<Rewritten> {
         if self.is_empty() || !segment.mode.fused || segment.mode.strict {
             return None;

@@ -10,7 +10,7 @@ use super::Move;
 use super::graph::Graph;
 use thalweg_ir::{Arg, DType, ElementOp, Op, RelArg, RelOp, Shape};
 
-/// Operand that is another tensor scaled, that is, multiplied or divided by one number per row or column.
+/// Matched operand of a product: another tensor that is multiplied or divided by one number per row or column.
 struct Scaled {
     op: ElementOp,
     of: RelArg,
@@ -68,7 +68,7 @@ impl Graph<'_> {
         self.scale(product, sums, &scaled, by)
     }
 
-    /// Replaces a product by the elementwise scaling of another product's result.
+    /// Replaces a product by the elementwise scaling of `sums`, another product's result, by `by`.
     fn scale(&mut self, product: usize, sums: RelArg, scaled: &Scaled, by: RelArg) -> Option<()> {
         let shape = self.shapes[product];
         debug_assert_eq!(self.shape(sums), Some(shape), "a factor changes no shape");
@@ -78,8 +78,8 @@ impl Graph<'_> {
         Some(())
     }
 
-    /// Matches a scaling of narrow integers by a tensor that is broadcast along dimension `dim`, counted from the last
-    /// one.
+    /// Matches a scaling of integers of at most 16 bits by a tensor that is broadcast along dimension `dim`, counted
+    /// from the last one.
     fn scaled(&self, m: usize, dim: u32) -> Option<Scaled> {
         let rel = &self.ops[m];
         let Op::Element(op @ (ElementOp::Mul | ElementOp::Div)) = rel.op else { return None };

@@ -43,7 +43,7 @@ impl Graph<'_> {
         Some(())
     }
 
-    /// Whether an argument is computed elementwise from inputs.
+    /// Whether an argument is computed from inputs by elementwise operations and views, at most [`NEAR`] of them.
     fn is_plain(&self, arg: RelArg) -> bool {
         let (mut seen, mut left) = (vec![], vec![arg.decode()]);
         while let Some(at) = left.pop() {

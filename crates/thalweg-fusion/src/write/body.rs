@@ -25,13 +25,13 @@ use thalweg_kernel::{Access, AccessClass, Body, BodyBuilder, Geometry, IndexMap,
 pub(crate) struct MapKernel {
     pub kernel: Kernel,
     pub geometry: Geometry,
-    /// Values it reads, in the order of its operands; the stores follow.
+    /// Values that the kernel reads, in the order of its operands; the stores follow.
     pub reads: Vec<ValueId>,
     pub scalars: Vec<ScalarArg>,
     pub in_place: Vec<(usize, usize)>,
     /// Bytes of distinct elements read, for each of `reads`.
     pub touched: Vec<usize>,
-    /// Operations computed in it, each once per index map it is needed under.
+    /// Operations computed in the kernel: each once per index map under which it is needed.
     pub computed: Vec<usize>,
 }
 
@@ -86,11 +86,11 @@ struct Writer<'a> {
     stored: &'a dyn Fn(usize) -> bool,
     classes: &'a ScalarClasses,
     builder: BodyBuilder,
-    /// Maps from the domain to the row-major elements of values.
+    /// Interned maps, each from the domain to the row-major elements of a value.
     orders: Maps,
-    /// Node of a value under a map.
+    /// Node that computes a value under a map, for values written so far.
     done: FxHashMap<(ValueId, MapId), NodeId>,
-    /// Access to a value (or to an index space without one) under a map.
+    /// Index of the access to a value (or to an index space without one) under a map.
     accesses: FxHashMap<(Option<ValueId>, IndexMap), u16>,
     maps: Vec<IndexMap>,
     sources: Vec<Option<ValueId>>,
@@ -101,7 +101,7 @@ struct Writer<'a> {
     times: FxHashMap<usize, usize>,
 }
 
-/// Interned index maps: most values of a kernel are needed under the same one.
+/// Interned index maps, equal ones by one number: most values of a kernel are needed under the same map.
 #[derive(Default)]
 struct Maps {
     all: Vec<Rc<IndexMap>>,
@@ -133,8 +133,8 @@ struct Argument {
     map: MapId,
 }
 
-/// Operation on the stack from the stores to the loads: seen for the first time, or, with `arguments`, ready to be
-/// written after them.
+/// Entry of the stack on which operations are written, from the stores to the loads. Without `arguments` the operation
+/// is seen for the first time; with them it is ready to be written.
 struct Visit {
     op: usize,
     path: Path,
@@ -299,7 +299,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Node of a reduction's operand at the points of this kernel.
+    /// Writes the operand of a reduction at the points of this kernel; returns its node.
     fn operand(&mut self, reduction: usize) -> Result<NodeId, Rule> {
         let arguments = arguments(self.ix, reduction, &Path::identity(), self.domain);
         let (v, path) = arguments.into_iter().next().expect("a reduction has an operand");
@@ -326,7 +326,8 @@ impl Writer<'_> {
         self.outline.rows.is_some_and(|r| rows::same_rows(self.ix, r, i))
     }
 
-    /// Node of operation `root` under `path`. Iterative, since a chain may be as long as a segment.
+    /// Writes operation `root` under `path`, with everything it depends on; returns its node. Iterative, since a chain
+    /// may be as long as a segment.
     fn value(&mut self, root: usize, path: Path) -> Result<NodeId, Rule> {
         let map = self.orders.number(path.map_to(self.ix, self.ix.seg.shapes[root]));
         let mut stack = vec![Visit { op: root, path, map, arguments: None }];
@@ -395,8 +396,8 @@ impl Writer<'_> {
         Ok(last.expect("the root has a node"))
     }
 
-    /// Node of the product's accumulators at this kernel's points, rounded to the product's dtype. At other points they
-    /// are incomplete.
+    /// Loads the product's accumulators, and rounds them to the product's dtype; returns the node. Fails if the map
+    /// reads them at other points than the kernel's own, where they are incomplete.
     fn sums(&mut self, product: usize, path: &Path, map: MapId) -> Result<NodeId, Rule> {
         let own = self.ix.seg.shapes[product].numel();
         if !is_in_order(self.orders.get(map), self.domain.numel(), own) {
@@ -407,7 +408,7 @@ impl Writer<'_> {
         Ok(self.rounded(product, node))
     }
 
-    /// Argument of the visited operation.
+    /// Argument `v` of the visited operation `of`, with its path and map.
     fn argument(&mut self, v: ValueId, path: Path, of: &Visit) -> Argument {
         let shape = self.ix.shape(v);
         // Fast path: an elementwise operation's argument usually has the map of the operation.
@@ -416,7 +417,7 @@ impl Writer<'_> {
         Argument { v, path, map }
     }
 
-    /// Node of an operation whose arguments have been written.
+    /// Writes an operation whose arguments have been written; returns its node.
     fn write(&mut self, i: usize, path: &Path, arguments: &[Argument]) -> Result<NodeId, Rule> {
         let args: Vec<NodeId> = arguments
             .iter()
@@ -444,7 +445,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Node of an operation, rounded to its dtype if the operation is exact.
+    /// Rounds the node of an operation to its dtype if the operation is exact; returns the node. If roundings inside
+    /// the operation might be contracted away, also makes the body repeatable.
     fn rounded(&mut self, i: usize, node: NodeId) -> NodeId {
         if !exact::is_exact(self.ix, i) {
             return node;

@@ -89,7 +89,8 @@ pub(crate) fn boxes(domain: Shape, maps: &[IndexMap]) -> Vec<Vec<(usize, usize)>
     boxes
 }
 
-/// Whether these boxes split the domain into many short runs, as borders around small images do.
+/// Whether these boxes split the domain into many short runs, as borders around small images do; a table of positions
+/// is then faster.
 pub(crate) fn are_short(domain: Shape, boxes: &[Vec<(usize, usize)>]) -> bool {
     let whole = |d: &usize| boxes.iter().all(|b| b[*d].1 == domain[*d]);
     let uncut = (0..domain.rank()).rev().take_while(whole).count();

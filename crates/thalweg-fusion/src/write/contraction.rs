@@ -21,18 +21,18 @@ use thalweg_kernel::{
 /// dimension), and terms of a score (key dimension).
 const WIDEST: usize = 128;
 
-/// Written contraction with its sizes.
+/// Written contraction, with its geometry and operands.
 pub(crate) struct ContractionKernel {
     pub kernel: Contraction,
     pub geometry: ContractionGeometry,
-    /// Values it reads, in the order of its operands; a value may occur more than once.
+    /// Values that the kernel reads, in the order of its operands; a value may occur more than once.
     pub reads: Vec<ValueId>,
     pub scalars: Vec<ScalarArg>,
     /// See [`Step::in_place`].
     pub in_place: Vec<(usize, usize)>,
     /// Bytes of distinct elements read through each operand.
     pub touched: Vec<usize>,
-    /// Operations computed in it, once per index map, each with its number of points.
+    /// Operations computed in the kernel, each with its number of points, once per index map.
     pub computed: Vec<(usize, usize)>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Wanted<'a> {
     pub row_stores: &'a [usize],
 }
 
-/// Writes the kernel that computes a product and stores these, or returns the rule that it breaks.
+/// Writes the kernel that computes a product and stores the operations of `wanted`, or returns the rule that it breaks.
 pub(crate) fn build_contraction(
     ix: &Indexed<'_>,
     wanted: Wanted<'_>,
@@ -277,7 +277,7 @@ impl ContractionKernel {
         self.scalars.extend(body.scalars);
     }
 
-    /// Counts the operations that a body over `shape` computes. Products are counted elsewhere.
+    /// Adds the operations that a body over `shape` computes to `computed`. Products are counted elsewhere.
     fn count(&mut self, ix: &Indexed<'_>, body: &Written, outline: Outline<'_>, shape: Shape) {
         let rows = outline.rows.map(|r| rows::row_count(ix, r));
         let others = body.computed.iter().filter(|&&op| outline.product.is_none_or(|p| p.0 != op));
@@ -313,7 +313,7 @@ fn laid_out(ix: &Indexed<'_>, written: &Written, outline: Outline<'_>) -> (Kerne
     }
 }
 
-/// Number of elements that a kernel reads non-contiguously.
+/// Number of elements that a kernel's strided and mapped accesses read or write.
 fn strided_elements(kernel: &Kernel, tiles: &TileGeometry) -> usize {
     let boxes = bodies(kernel).iter().zip(&tiles.boxes);
     let strided = |body: &Body| {
@@ -377,7 +377,8 @@ fn tiled(written: &Written, shape: Shape, order: FactorOrder) -> (Kernel, TileGe
     (kernel, TileGeometry { extents: domain.dims().to_vec(), rows, columns, boxes })
 }
 
-/// First dimensions of the rows and of the columns, as late as possible, if both groups exist.
+/// First dimension of the rows (whose sizes multiply to `m`) and of the columns (`n`) of a domain `[batch…, rows…,
+/// columns…]`, as late as possible; `None` if no dimensions have these products.
 fn groups(domain: &Shape, m: usize, n: usize) -> Option<(usize, usize)> {
     let size = |from: usize, to: usize| domain[from..to].iter().product::<usize>();
     let rank = domain.rank();
@@ -386,7 +387,7 @@ fn groups(domain: &Shape, m: usize, n: usize) -> Option<(usize, usize)> {
     Some((rows, columns))
 }
 
-/// Lays out a body on the box `part`, one of `boxes` boxes of the domain.
+/// Lays out a body on the box `part`, one of the domain's `boxes` boxes.
 fn on_box(body: &Body, maps: &[IndexMap], part: &[(usize, usize)], boxes: usize) -> (Body, TileBox) {
     let shape: Vec<usize> = part.iter().map(|p| p.1).collect();
     let (mut body, maps) = if boxes == 1 { (body.clone(), maps.to_vec()) } else { resolved(body, maps, part) };

@@ -9,7 +9,8 @@ use thalweg_kernel::{Access, AccessClass, AccessGeometry, Body, IndexMap, MapGeo
 /// Index maps of a kernel's accesses; equal maps share one allocation.
 pub(crate) type SharedMaps<'a> = FxHashMap<&'a IndexMap, Arc<IndexMap>>;
 
-/// Geometry of an access: base and strides if `strided` is given, else its index map, shared with equal ones.
+/// Geometry of an access: base and strides if `strided` is given, else its index map, which accesses with equal maps
+/// share.
 pub(crate) fn access_geometry<'a>(
     access: &Access,
     map: &'a IndexMap,
@@ -60,7 +61,8 @@ pub(crate) fn resolved(body: &Body, maps: &[IndexMap], part: &[(usize, usize)]) 
     (body, maps)
 }
 
-/// Body with its accesses' classes, and its geometry: the domain's dimensions merged as far as possible.
+/// Lays out a body over a domain: sets the class of each access, and returns the body with its geometry, in which
+/// dimensions are merged as far as possible.
 pub(crate) fn lay_out(mut body: Body, domain: Shape, maps: &[IndexMap]) -> (Body, MapGeometry) {
     let writes: Vec<bool> = (0..maps.len()).map(|a| body.stores.iter().any(|s| s.access as usize == a)).collect();
     let (extents, strides) = collapse(domain, maps, &writes);

@@ -9,7 +9,7 @@ use thalweg_kernel::IndexMap;
 /// One view of a path, from a value towards its consumers.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Step {
-    /// Movement of operation `i` (a view; a pad without its constant; the box of a `Put`).
+    /// Movement of operation `i`: a view, a pad without its constant, or the box of a `Put`.
     Op(usize),
     /// Broadcast of an elementwise operation's argument.
     Broadcast(Shape),
@@ -45,7 +45,7 @@ impl Path {
         Path(Some(Rc::new(Link { step, rest: self.clone() })))
     }
 
-    /// Whether it is the same path object. Equal paths may be different objects.
+    /// Whether the other path is the same object. Equal paths may be different objects.
     pub fn is(&self, other: &Path) -> bool {
         match (&self.0, &other.0) {
             (None, None) => true,
@@ -87,7 +87,8 @@ impl Step {
     }
 }
 
-/// Map of the reduction's operand at one row-major index along the reduced axes.
+/// Map that selects one element of the reduction's operand for each result: the one with the row-major index `number`
+/// along the reduced axes. `map` is that of the operand.
 fn element(ix: &Indexed<'_>, reduction: usize, number: usize, map: IndexMap) -> IndexMap {
     let (shape, mut rest) = (map.shape(), number);
     let mut parts: Vec<(i64, i64, usize)> = (0..shape.rank()).map(|a| (0, 1, shape[a])).collect();

@@ -112,7 +112,7 @@ fn foreign(ix: &Indexed<'_>, of: Foreign, stores: &[usize], read: &[Read]) -> Re
 /// Operand of an opaque operation.
 struct Read {
     view: View,
-    /// Kernel that computes it inside the launch; `None` if it is in memory.
+    /// Kernel that computes the operand inside the launch; `None` if it is in memory.
     computed: Option<MapKernel>,
 }
 
@@ -167,7 +167,7 @@ impl Operands {
         ix.tensors(op).zip(viewed).map(one).collect()
     }
 
-    /// Adds bytes read of a value, which other operands may read as well.
+    /// Adds `bytes` to the bytes read of a value, which other operands may read as well: at most all its bytes.
     fn reads(&mut self, ix: &Indexed<'_>, v: ValueId, bytes: usize) {
         let all = layout(ix, v).distinct() * ix.dtype(v).size();
         match self.read.iter_mut().find(|r| r.0 == v) {

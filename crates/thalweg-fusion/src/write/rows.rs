@@ -19,7 +19,7 @@ pub(crate) fn operand(ix: &Indexed<'_>, reduction: usize) -> ValueId {
     ix.tensors(reduction).next().expect("a reduction has an operand").1
 }
 
-/// Reduced axes of a reduction, as a bit mask.
+/// Axes along which a reduction or scan runs, as a bit mask.
 pub(crate) fn axes(ix: &Indexed<'_>, reduction: usize) -> u32 {
     match ix.seg.ops[reduction].op {
         op if op.class() == OpClass::Scan => 1 << (ix.seg.ops[reduction].attr & 0xFF),
@@ -201,8 +201,8 @@ fn merged(domain: Shape, kept: usize, views: &[Option<View>], fixed: Option<&[bo
     groups
 }
 
-/// Row body with its accesses' classes, and its geometry. `maps` are over the reduction's domain; `row_stores` is the
-/// range of its stores that write one element per row.
+/// Lays out a row body: sets the class of each access, and returns the kernel with its geometry. `maps` are over the
+/// reduction's domain; `row_stores` is the range of the body's stores that write one element per row.
 pub(crate) fn lay_out(
     mut body: Body,
     ix: &Indexed<'_>,
@@ -287,8 +287,8 @@ fn class_by_map(access: &Access, map: &IndexMap, orientation: Orientation) -> Ac
     if packed { AccessClass::Contiguous } else { AccessClass::Mapped }
 }
 
-/// Row body along the last dimension of a domain whose other dimensions stay as they are, so that blocks of rows can
-/// run separately. Its stores from index `row_stores` on write one element per row.
+/// Lays out a row body along the last dimension of a domain whose other dimensions stay as they are, so that blocks of
+/// rows can run separately. Stores of the body from index `row_stores` on write one element per row.
 pub(crate) fn lay_out_tiled(
     mut body: Body,
     row_stores: usize,
@@ -322,7 +322,7 @@ pub(crate) fn lay_out_tiled(
     (Kernel::Rows { body, orientation: Orientation::InnerAxis }, tiles)
 }
 
-/// Orientation: inner-axis or outer-axis, whichever more accesses are contiguous in.
+/// Orientation of a row kernel: inner-axis or outer-axis, whichever makes more accesses contiguous.
 fn orientation(body: &Body, views: &[Option<View>], d: &Dims) -> Orientation {
     let sorts = body.scans.iter().any(|s| matches!(s.op, ScanOp::Sort | ScanOp::Argsort));
     let combines = body.stores.iter().any(|s| s.combine.is_some());

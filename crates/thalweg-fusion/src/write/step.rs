@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use thalweg_kernel::{Geometry, Kernel};
 
-/// Launch of an instance, with its sizes.
+/// Launch of an instance: a kernel with its sizes, operands and scalars.
 #[derive(Debug)]
 pub struct Step {
     /// Index of the kernel in the plan.
@@ -27,9 +27,9 @@ pub struct Step {
     pub out_of_range: Option<String>,
     /// Bytes of distinct elements read, for each read-only operand.
     pub touched: Vec<usize>,
-    /// Bytes of distinct elements read.
+    /// Total bytes of distinct elements read.
     pub bytes_read: usize,
-    /// Bytes written.
+    /// Total bytes written.
     pub bytes_written: usize,
     /// Form of an elementwise kernel, by which a launch for other sizes finds out whether it can share the body.
     pub form: Option<Form>,
@@ -51,14 +51,14 @@ pub enum ScalarArg {
     Segment {
         /// Index of the scalar in the segment.
         index: u32,
-        /// Part of the scalar's bits.
+        /// Bits of the scalar that are passed.
         part: BitRange,
     },
-    /// Number that follows from the sizes, as i64.
+    /// Integer that follows from the sizes, as i64.
     Size(i64),
 }
 
-/// Part of a scalar's 64 bits.
+/// Range of a scalar's 64 bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum BitRange {
     /// All 64 bits.
@@ -70,7 +70,7 @@ pub enum BitRange {
 }
 
 impl ScalarArg {
-    /// Value of the scalar, given the segment's scalars.
+    /// Bits that are passed to the kernel, given the segment's scalars.
     #[inline]
     pub fn bits(self, scalars: &[u64]) -> u64 {
         let (bits, part) = match self {

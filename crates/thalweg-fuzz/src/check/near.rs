@@ -140,7 +140,8 @@ fn with_a_fold(program: &Program) -> Option<Program> {
     Some(out)
 }
 
-/// Keeps a result that was not kept, and drops one that was.
+/// Keeps a result that was not kept; in a program with an even number of steps, then drops the last one that is kept.
+/// `None` if all results are kept.
 fn with_other_results(program: &Program) -> Option<Program> {
     let mut out = program.clone();
     let n = program.steps.len();

@@ -25,8 +25,9 @@ pub fn generic_kernels() -> u64 {
 type Results = Vec<Option<Vec<u8>>>;
 
 impl Checker {
-    /// Strict runs have the bits of an unfused run in every tier; others are within tolerance, with the same selections
-    /// in every tier. A pattern that was met twice and searched for has a plan.
+    /// Checks cold starts: strict runs must have the bits of an unfused run in every tier, other runs be within
+    /// tolerance, with the same selections in every tier; and a pattern that was met twice and searched for must have a
+    /// plan.
     pub(super) fn at_cold_start(
         &self,
         (program, stability): (&Program, &Stability<'_>),
@@ -57,7 +58,8 @@ impl Checker {
         Ok(())
     }
 
-    /// The runs of [`TURNS`] on a thread without plans, with the change of the counters by each.
+    /// Runs the program as [`TURNS`] says, on a thread without plans; returns the results of each run, and the change
+    /// of the counters by it.
     fn turns(&self, program: &Program, mode: Mode, drops: Drops) -> Result<(Vec<Results>, Vec<Counters>), String> {
         clear_plans();
         let run = || -> Result<(Vec<Results>, Vec<Counters>), String> {

@@ -8,8 +8,8 @@ use thalweg_ir::{ElementOp, ReduceOp};
 use ElementOp::{Abs, Add, Atan2, Cos, Div, Gt, Hypot, Mul, Sin, Sub};
 
 impl Generator {
-    /// Product or quotient of numbers on the unit circle with others, sometimes followed by its magnitude, its angle,
-    /// or sums of its parts.
+    /// Records a product or quotient of numbers on the unit circle with others, sometimes followed by its magnitude,
+    /// its angle, or sums of its parts.
     pub(super) fn complex_arithmetic(&mut self, x: Tensor) -> Option<Tensor> {
         let (a, b) = (self.unary(Cos, x)?, self.unary(Sin, x)?);
         let (c, d) = (self.with_number(Mul, x, 0.5)?, self.with_number(Add, a, 2.5)?);
@@ -39,7 +39,7 @@ impl Generator {
         Some((self.binary(Sub, ac, bd)?, self.binary(Add, ad, bc)?))
     }
 
-    /// Division by Smith's method: the larger part of the divisor is factored out first.
+    /// Records a division by Smith's method: the larger part of the divisor is factored out first.
     fn complex_quotient(&mut self, [a, b]: [Tensor; 2], [c, d]: [Tensor; 2]) -> Option<(Tensor, Tensor)> {
         let (size_c, size_d) = (self.unary(Abs, c)?, self.unary(Abs, d)?);
         let larger = self.binary(Gt, size_d, size_c)?;

@@ -118,9 +118,9 @@ impl Generator {
         }
     }
 
-    /// Matrix times or divided by a factor per row or column; or a scaled int8 matrix. Factors of int8 matrices, which
-    /// may be moved out of the sum, are 1 or more, so that sums of bytes overflow only if the written sums overflow,
-    /// too.
+    /// Records a matrix times or divided by a factor per row or column; or a scaled int8 matrix. Factors of int8
+    /// matrices, which may be moved out of the sum, are 1 or more, so that sums of bytes overflow only if the written
+    /// sums overflow, too.
     fn scaled(&mut self, x: Tensor, factors: [usize; 2]) -> Option<Tensor> {
         let (dtype, shape) = (self.program.dtype(x), self.program.shape(x));
         let by = self.input(dtype, Shape::new(&factors));

@@ -65,7 +65,7 @@ impl Generator {
         Some(Step { op: Op::Scatter(op), dtype, shape, attr: axis as u32, args, ints: vec![], kept: false })
     }
 
-    /// Many values added at few indices, as in a histogram; often one number for all.
+    /// Step that adds many values at few indices, as in a histogram; often one number for all.
     fn counts(&mut self) -> Option<Step> {
         let dtype = self.pick(&[DType::I64, DType::I64, DType::I32, DType::U32, DType::U64, DType::U8, DType::F32]);
         let n = self.rng.usize(200..3000).min(self.limit);

@@ -156,7 +156,7 @@ impl Generator {
         if self.rng.bool() && dtype.is_float() { self.unary(Relu, y) } else { Some(y) }
     }
 
-    /// Element number `at` of every window.
+    /// Records element number `at` of every window.
     fn element_at(&mut self, x: Tensor, windows: &[Window], mut at: usize) -> Option<Tensor> {
         let mut parts = vec![];
         for (i, w) in windows.iter().enumerate().rev() {

@@ -109,8 +109,8 @@ pub struct OpInfo {
     pub windows: bool,
     /// Whether the layout of the result depends on the integer arguments, so that the layout is part of a plan's key.
     pub layout_by_ints: bool,
-    /// Whether a kernel has a bounded number of these (`max_puts` of the planner), since each may cut its domain into
-    /// more boxes.
+    /// Whether the planner limits the number of such operations in a kernel (`max_puts`), since each may cut the
+    /// kernel's domain into more boxes.
     pub limited: bool,
     /// Bit mask of the arguments that gradients flow to. 0: no derivative, or one that is 0.
     pub grad_args: u8,
@@ -185,7 +185,8 @@ impl OpInfo {
         self
     }
 
-    /// Gradients flow to the arguments in the mask `args`; the gradient of argument `i` reads the values in `reads[i]`.
+    /// Sets the mask `args` of the arguments that gradients flow to; the gradient of argument `i` reads the values in
+    /// the mask `reads[i]`.
     pub(super) const fn grad(mut self, args: u8, reads: [u8; 3]) -> OpInfo {
         (self.grad_args, self.grad_reads) = (args, reads);
         self

@@ -122,7 +122,8 @@ impl Region {
     /// Interns the region; equal regions have equal ids.
     ///
     /// # Panics
-    /// When the region is invalid: a reference does not exist or has a wrong dtype.
+    /// When the region is invalid: it has no carried value, no argument or more than [`MAX_ARGS`] arguments, a value
+    /// has a dtype that loops do not support, or a reference does not exist or has a wrong dtype.
     pub fn intern(self) -> Loop {
         let dtypes = self.check().unwrap_or_else(|| panic!("no region: {self:?}"));
         Loop(REGIONS.intern(self, |region| {

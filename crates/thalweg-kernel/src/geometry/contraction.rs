@@ -50,9 +50,9 @@ pub struct Prologue {
     pub kernel: Kernel,
     /// Order in which the kernel traverses the operand's points.
     pub order: FactorOrder,
-    /// Number of operands that it reads, except the accumulators of `inner`.
+    /// Number of operands that the prologue reads, except the accumulators of `inner`.
     pub operands: usize,
-    /// Number of scalars of its kernel.
+    /// Number of scalars of the kernel.
     pub scalars: usize,
     /// Producer GEMM that the operand is computed from, as in attention; for the left operand only.
     pub inner: Option<Box<Inner>>,
@@ -71,8 +71,9 @@ pub enum FactorOrder {
 /// mask)·v` it is `q·kᵀ`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Inner {
-    /// The producer GEMM, over the points of the operand; its own operands are in memory or map bodies. If an
-    /// elementwise chain follows its accumulators alone, that chain is its epilogue: a map with one result.
+    /// The producer GEMM; its result has the shape of the operand. Its own operands are in memory or map bodies. Its
+    /// epilogue is the elementwise chain after its accumulators, if there is one: a map with one result, whose other
+    /// inputs depend on no product or fold (scale and mask of attention).
     pub product: Contraction,
     /// Index of the prologue's operand that receives the result: the accumulators, in the accumulator's dtype, or the
     /// output of the producer's epilogue.
@@ -86,13 +87,13 @@ pub struct Inner {
 pub struct Epilogue {
     /// A [`Kernel::Map`], [`Kernel::Boxes`] or [`Kernel::Rows`] over the points of the result.
     pub kernel: Kernel,
-    /// Index of its operand that receives the accumulators, in the accumulator's dtype.
+    /// Index of the operand of `kernel` that receives the accumulators, in the accumulator's dtype.
     pub sums: u16,
-    /// Number of operands that it reads, including the accumulators; the later ones are written.
+    /// Number of operands that the epilogue reads, including the accumulators; the later ones are written.
     pub reads: u16,
-    /// Number of operands that it writes.
+    /// Number of operands that the epilogue writes.
     pub writes: u16,
-    /// Number of scalars of its kernel.
+    /// Number of scalars of the epilogue's kernel.
     pub scalars: u16,
 }
 
@@ -128,7 +129,7 @@ pub struct TileGeometry {
 pub struct TileBox {
     /// First index of the box along each dimension.
     pub origin: Vec<usize>,
-    /// Sizes, without merged dimensions; accesses are based at its origin.
+    /// Sizes and accesses of the box. Its dimensions are not merged; the base of each access is at the box's origin.
     pub geometry: MapGeometry,
 }
 
@@ -158,12 +159,12 @@ impl Contraction {
         Contraction { dtype, precision, factors: [None, None], epilogue: None }
     }
 
-    /// Whether it is an unfused product.
+    /// Whether the contraction is an unfused product.
     pub fn is_unfused(&self) -> bool {
         self.factors.iter().all(Option::is_none) && self.epilogue.is_none()
     }
 
-    /// Dtype of its accumulators.
+    /// Dtype of the accumulators.
     pub fn accumulator(&self) -> DType {
         accumulator(self.dtype)
     }
@@ -263,7 +264,7 @@ pub fn bodies(kernel: &Kernel) -> &[Body] {
     }
 }
 
-/// Target bytes of the rows processed at a time, and minimum and maximum number of these rows.
+/// Target bytes of the rows processed at a time (`ROWS_BYTES`), and the minimum and maximum number of these rows.
 const ROWS_BYTES: usize = 512 << 10;
 const MIN_ROWS: usize = 16;
 const MAX_ROWS: usize = 64;
@@ -272,12 +273,12 @@ const MAX_ROWS: usize = 64;
 type Cut = Vec<(usize, usize)>;
 
 impl TileGeometry {
-    /// Number of points, over all batches.
+    /// Number of points of the domain, over all batches.
     pub fn points(&self) -> usize {
         self.extents.iter().product()
     }
 
-    /// Number of columns of a row.
+    /// Number of columns of a row: the product of the sizes in the columns group.
     fn width(&self) -> usize {
         self.extents[self.columns..].iter().product()
     }
@@ -351,7 +352,7 @@ impl TileGeometry {
 }
 
 impl TileBox {
-    /// Intersection of a cut with the box.
+    /// Intersection of a cut with the box; `None` if it is empty.
     fn intersection(&self, cut: &Cut) -> Option<Cut> {
         let sizes = self.origin.iter().zip(&self.geometry.extents);
         cut.iter()

@@ -9,7 +9,8 @@
 use super::{IndexMap, Level};
 
 impl IndexMap {
-    /// Smallest such number of points `p`, and the step `d`. `None` if there is none.
+    /// Period of the positions: the smallest number of points `p` after which they repeat, shifted by the step `d`.
+    /// `None` if there is none.
     pub fn shift(&self) -> Option<(usize, i64)> {
         let top = self.top().plain()?;
         let mut points = 1;
@@ -51,14 +52,14 @@ impl IndexMap {
 
 /// Level of an index map without its dimensions of size 1.
 struct Plain {
-    /// Sizes and strides.
+    /// Size and stride of each dimension.
     dims: Vec<(usize, isize)>,
     /// For each dimension, whether all of its indices are valid.
     whole: Vec<bool>,
 }
 
 impl Plain {
-    /// Whether the leading dimensions form one strided dimension, with none of them masked.
+    /// Whether the first `count` dimensions form one strided dimension, with none of them masked.
     fn leading(&self, count: usize) -> bool {
         let runs_on = |w: &[(usize, isize)]| w[0].1 == w[1].1.wrapping_mul(w[1].0 as isize);
         self.whole[..count].iter().all(|w| *w) && self.dims[..count].windows(2).all(runs_on)
@@ -66,7 +67,7 @@ impl Plain {
 }
 
 impl Level {
-    /// `None` if a dimension of size 1 is masked.
+    /// The level without its dimensions of size 1; `None` if one of these is masked.
     fn plain(&self) -> Option<Plain> {
         let mut plain = Plain { dims: vec![], whole: vec![] };
         for (i, (&size, &stride)) in self.view.shape.iter().zip(self.view.strides()).enumerate() {

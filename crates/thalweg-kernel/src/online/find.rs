@@ -150,7 +150,8 @@ impl Find<'_> {
         }
     }
 
-    /// `x - m`, or `m - x` with its sign changed.
+    /// [`Monomial`] form of a node that is `x - m`, or `m - x` (then with its sign changed), where `m` is a row value
+    /// that depends on a fold.
     fn difference(&self, id: NodeId) -> Option<Monomial> {
         let (ElementOp::Sub, [a, b, _]) = self.element(id)? else { return None };
         let of_row = |id: NodeId| self.nodes.once[id.index()] && self.nodes.folded[id.index()];
@@ -230,7 +231,7 @@ impl Find<'_> {
         }
     }
 
-    /// Fold that a row value is a constant multiple of.
+    /// Index of the fold that a row value is a constant multiple of.
     fn multiple(&self, mut id: NodeId) -> Option<u16> {
         loop {
             id = match self.body.nodes[id.index()] {
@@ -244,8 +245,8 @@ impl Find<'_> {
         }
     }
 
-    /// Fold whose result a row value is. It may be replaced by a fixed value under a condition, as softmax replaces an
-    /// infinite maximum by 0.
+    /// Index of the fold whose result a row value is. The result may be replaced by a fixed value under a condition, as
+    /// softmax replaces an infinite maximum by 0.
     fn replaced(&self, id: NodeId) -> Option<u16> {
         match self.element(id) {
             Some((ElementOp::Where, [when, a, c])) if self.nodes.once[when.index()] => {
@@ -259,7 +260,7 @@ impl Find<'_> {
         }
     }
 
-    /// Existing fold of the body that computes the moment with another power.
+    /// Index of the body's fold that computes the moment with another power; `None` if there is none.
     pub fn moment(&self, m: &Monomial, power: u8) -> Option<u16> {
         let mut b = BodyBuilder::copy(self.body);
         let node = m.moment(&mut b, power);

@@ -72,7 +72,7 @@ pub enum Rescaling {
 /// Number that is a constant multiplied and divided by scalars of the launch.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Rate {
-    /// Constant.
+    /// Constant factor.
     pub constant: f64,
     /// Indices of the scalars, with their dtypes, and `true` for divisors.
     pub scalars: Vec<(u16, DType, bool)>,
@@ -99,7 +99,7 @@ impl Rate {
 /// Fold of the later pass, with the identity by which block results are merged.
 #[derive(Clone, PartialEq, Debug)]
 pub struct OnlineFold {
-    /// Identity that merges its block results.
+    /// Identity that merges the fold's block results.
     pub how: Rescaling,
     /// Index of the fold in the body.
     pub second: u16,
@@ -210,13 +210,13 @@ impl OnlinePasses {
         all
     }
 
-    /// Sums that a block scales to derive its own mean. Several identities may share one.
+    /// Indices of the sums that a block scales to derive its own mean. Several identities may share one.
     fn means(&self) -> Vec<u16> {
         self.firsts(|from| if let Shift::Mean(first) = from { Some(first) } else { None })
     }
 
-    /// Maxima and minima that must stay finite in a block: differences from an infinite one are NaN, even if the row's
-    /// own is finite.
+    /// Indices of the maxima and minima that must stay finite in a block: differences from an infinite one are NaN,
+    /// even if the row's own is finite.
     fn bounded(&self) -> Vec<u16> {
         self.firsts(|from| if let Shift::Extreme(first) = from { Some(first) } else { None })
     }

@@ -18,7 +18,7 @@ fn found(b: BodyBuilder) -> Option<OnlinePasses> {
     online_passes(&more, &phases(&more, false), body.folds.len())
 }
 
-/// Sum of squared differences from `scale` of the sum.
+/// Mean, which `scale` computes from the sum of the elements, and sum of squared differences of the elements from it.
 fn squares(b: &mut BodyBuilder, x: NodeId, scale: impl Fn(&mut BodyBuilder, NodeId) -> NodeId) -> (NodeId, NodeId) {
     let s = b.fold(Monoid::Sum, x);
     let mean = scale(b, s);

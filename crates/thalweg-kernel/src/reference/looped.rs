@@ -57,7 +57,7 @@ impl Iteration {
         Iteration { region, dtypes: of.dtypes(), values: vec![Scalar::Int(0); region.nodes.len()], inner: vec![] }
     }
 
-    /// Computes the values of an iteration.
+    /// Computes the values of all nodes of the region for one iteration, into `values`.
     fn run(&mut self, carried: &[Scalar], args: &[Scalar]) {
         self.inner.clear();
         for (i, node) in self.region.nodes.iter().enumerate() {

@@ -14,7 +14,7 @@ pub fn order(a: Scalar, b: Scalar) -> Ordering {
     }
 }
 
-/// Scan of every row along the axis of `attr`.
+/// Evaluates a scan of every row along the axis that `attr` encodes.
 pub(super) fn scan(op: ScanOp, attr: u32, a: &Array, shape: Shape, dtype: DType) -> Array {
     let (axis, reverse) = ((attr & (REVERSE - 1)) as usize, attr & REVERSE != 0);
     let n = shape[axis];
@@ -116,7 +116,8 @@ impl std::fmt::Display for OutOfRange {
     }
 }
 
-/// First index, in row-major order, that is out of range.
+/// Checks the indices of an operation against the size of the axis. The error is the first index, in row-major order,
+/// that is out of range.
 pub(super) fn check_index(rel: &RelOp, a: &Array, index: &Array) -> Result<(), OutOfRange> {
     let axis = rel.attr as usize;
     let size = a.shape[axis];
@@ -137,7 +138,8 @@ pub(super) fn gather(axis: usize, a: &Array, index: &Array, shape: Shape, dtype:
     })
 }
 
-/// Each step is rounded to the tensor's dtype: elements accumulate in place.
+/// Evaluates a scatter: values are combined one by one in row-major order, and each result is rounded to the tensor's
+/// dtype, since elements accumulate in place.
 pub(super) fn scatter(op: ScatterOp, axis: usize, args: [&Array; 3], dtype: DType) -> Array {
     let [a, index, values] = args;
     let mut out: Vec<Scalar> = (0..a.shape.numel()).map(|p| a.get(p)).collect();

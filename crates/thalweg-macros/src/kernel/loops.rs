@@ -15,7 +15,7 @@ use std::collections::HashSet;
 use syn::visit::{self, Visit};
 use syn::{Block, Expr, ExprForLoop, ExprLoop, ExprWhile, Pat, RangeLimits, Stmt, Type, parse_quote};
 
-/// `break` and `continue` expressions in a loop's own body, not in nested loops.
+/// Kinds of jumps (`break`, `continue`) found in a loop's own body, not in nested loops or closures.
 #[derive(Default)]
 struct Jumps {
     breaks: bool,
@@ -68,7 +68,8 @@ fn named(name: &str) -> Ident {
     Ident::new(name, Span::mixed_site())
 }
 
-/// Rewrites the body of a loop: replaces jumps by assignments of flags. `None` if it has no jumps.
+/// Rewrites the body of a loop: replaces jumps by assignments of flags. Returns the flags and the new body, or `None`
+/// if the body has no jumps.
 fn turn(body: &Block, errors: &mut Errors) -> Option<(Flags, Block)> {
     let jumps = Jumps::of(body);
     if !jumps.any() {
@@ -167,7 +168,7 @@ impl Flags {
 const MISPLACED: &str =
     "in a kernel, `break` and `continue` stand by themselves in the loop's body, in an `if`, or in an arm of a `match`";
 
-/// Rewrites a `while` loop without jumps; `None` if it has none.
+/// Rewrites a `while` loop with jumps as one without; `None` if the loop has no jumps and stays as it is.
 pub(super) fn plain_while(e: &ExprWhile, errors: &mut Errors) -> Option<Expr> {
     let (flags, body) = turn(&e.body, errors)?;
     let (goes, condition) = (&flags.goes, &e.cond);
@@ -177,7 +178,7 @@ pub(super) fn plain_while(e: &ExprWhile, errors: &mut Errors) -> Option<Expr> {
     }))
 }
 
-/// Rewrites a `loop` as a `while` loop.
+/// Rewrites a `loop` as a `while` loop without jumps. A `loop` without `break` is added to `errors`.
 pub(super) fn plain_loop(e: &ExprLoop, errors: &mut Errors) -> Expr {
     if !Jumps::of(&e.body).breaks {
         errors.at(e.loop_token, "this loop has no `break` and does not end; write one, or `while ..`");
@@ -191,8 +192,8 @@ pub(super) fn plain_loop(e: &ExprLoop, errors: &mut Errors) -> Expr {
     })
 }
 
-/// Rewrites a data-dependent `for` loop as a `while` loop, or a `for` loop over constants without jumps; `None` if no
-/// change is needed. `own` are the variables that hold traced integers or bools of the kernel.
+/// Rewrites a data-dependent `for` loop as a `while` loop; removes the jumps of any other `for` loop (a loop over
+/// constants). `None` if no change is needed. `own` are the variables that hold traced integers or bools of the kernel.
 pub(super) fn plain_for(e: &ExprForLoop, own: &HashSet<Ident>, errors: &mut Errors) -> Option<Expr> {
     if let Some((from, to)) = data_ends(e, own, errors) {
         let (end, next) = (named("loop_end"), named("loop_next"));
@@ -217,13 +218,14 @@ pub(super) fn plain_for(e: &ExprForLoop, own: &HashSet<Ident>, errors: &mut Erro
     }))
 }
 
-/// Whether a bound of a `for` loop depends on data, that is, on a traced integer of the kernel.
+/// Whether a bound of a `for` loop depends on data, that is, contains a variable in `own` or a cast to `i32`.
 pub(super) fn ends_by_data(e: &ExprForLoop, own: &HashSet<Ident>) -> bool {
     let Expr::Range(range) = &*e.expr else { return false };
     [&range.start, &range.end].into_iter().flatten().any(|end| is_data(end, own))
 }
 
-/// Returns the bounds of a `for` loop's range if one of them depends on data, else `None`.
+/// Returns the bounds `from..to` of a `for` loop if one of them depends on data, else `None`. An inclusive range, or a
+/// loop variable that is a pattern, is added to `errors`.
 fn data_ends<'a>(e: &'a ExprForLoop, own: &HashSet<Ident>, errors: &mut Errors) -> Option<(&'a Expr, &'a Expr)> {
     let Expr::Range(range) = &*e.expr else { return None };
     let (from, to) = (range.start.as_deref()?, range.end.as_deref()?);
@@ -240,7 +242,8 @@ fn data_ends<'a>(e: &'a ExprForLoop, own: &HashSet<Ident>, errors: &mut Errors) 
     Some((from, to))
 }
 
-/// Whether an expression uses traced integers of the kernel.
+/// Whether an expression depends on data: it contains a variable in `own`, or a cast to `i32` of anything but a
+/// literal.
 fn is_data(e: &Expr, own: &HashSet<Ident>) -> bool {
     struct Finder<'a>(&'a HashSet<Ident>, bool);
     impl Visit<'_> for Finder<'_> {

@@ -26,7 +26,8 @@ fn is_rest(pattern: &Pat) -> bool {
     matches!(pattern, Pat::Wild(_)) || matches!(pattern, Pat::Ident(p) if p.subpat.is_none())
 }
 
-/// Rewrites a `match` as a chain of `if`; `None` on an error.
+/// Rewrites a `match` as a chain of `if`; `None` if a pattern is unsupported or the last arm is no catch-all, which is
+/// added to `errors`.
 pub(super) fn chain(e: &ExprMatch, errors: &mut Errors) -> Option<Expr> {
     let value = Ident::new("matched", Span::mixed_site());
     let Some(last) = e.arms.last().filter(|a| is_rest(&a.pat)) else {

@@ -18,7 +18,7 @@ use quote::{format_ident, quote};
 use signature::{Elements, Form, Kind, Parameter, Signature};
 use syn::{ConstParam, Error, Expr, ItemFn, Type};
 
-/// Collected errors of one kernel, each at its token.
+/// Collected errors of one kernel, each at the token that causes it.
 #[derive(Default)]
 pub(crate) struct Errors(Option<Error>);
 
@@ -149,7 +149,8 @@ fn write(function: &ItemFn, signature: &Signature) -> TokenStream {
     }
 }
 
-/// Tokens for the generated `on`: its parameters, the operands of `Call::new`, and the arguments of the function.
+/// Token lists for the generated function `on`: its parameters, the operands of `Call::new`, and the arguments that it
+/// passes to the kernel function.
 #[derive(Default)]
 struct Arguments {
     inputs: Vec<TokenStream>,
@@ -234,7 +235,7 @@ fn operation(function: &ItemFn, signature: &Signature) -> TokenStream {
         true => (
             quote!(over: ::thalweg::Shape),
             quote! {
-                /// The kernel for results of this shape.
+                /// Creates the kernel for results of this shape.
                 #[allow(dead_code, reason = "written by #[kernel]")]
                 #vis fn over(shape: impl ::core::convert::Into<::thalweg::Shape>) -> Self {
                     Self { over: ::core::convert::Into::into(shape) }
@@ -307,8 +308,8 @@ fn operation(function: &ItemFn, signature: &Signature) -> TokenStream {
     }
 }
 
-/// Generates an `Option` expression: the plain data of a call, by which calls are compared; `None` if some type may not
-/// be comparable.
+/// Generates an expression of type `Option`: the plain data of a call, by which calls are compared. `None` if some type
+/// may not be comparable.
 fn plain_data(plain: &[(Ident, Type)], constants: &[ConstParam]) -> TokenStream {
     if !plain.iter().all(|(_, ty)| is_compared(ty)) {
         return quote!(::core::option::Option::None);

@@ -35,7 +35,9 @@ const MAX_ASSIGNED: usize = 11;
 /// Macros whose arguments are not part of the kernel's computation.
 const MACROS: [&str; 5] = ["assert", "debug_assert", "panic", "unreachable", "todo"];
 
-/// Rewrites the body of a kernel function, whose numbers have the type parameter `number`.
+/// Rewrites the body of a kernel function in place: constructs that Rust cannot overload become calls of
+/// `thalweg::kernel`. `number` is the type parameter of the kernel's numbers, `most` the iteration limit of its loops.
+/// Unsupported constructs are added to `errors`.
 pub(super) fn function(function: &mut ItemFn, number: &Ident, (form, most): (Form, Option<u32>), errors: &mut Errors) {
     let name = function.sig.ident.clone();
     // Parameters of these types are the kernel's from the start.
@@ -82,7 +84,7 @@ struct Rewrite<'a> {
     most: TokenStream,
     /// Whether the kernel is a tile kernel.
     of_tiles: bool,
-    /// Names of the operands that are numbers.
+    /// Names of the parameters of the type `number`, which are traced floats.
     numbers: HashSet<Ident>,
     /// Whether the code being rewritten works on whole tiles (in a tile kernel, code outside closures).
     whole_tiles: bool,
@@ -90,7 +92,7 @@ struct Rewrite<'a> {
 }
 
 impl Rewrite<'_> {
-    /// Returns the kernel's type for `i32` or `bool` (`Int`, `Mask`); `None` for other types.
+    /// Returns the traced type that replaces `i32` (`Int`) or `bool` (`Mask`) in a kernel; `None` for other types.
     fn own_type(&self, ty: &Type) -> Option<Type> {
         let Type::Path(path) = ty else { return None };
         let number = self.number;
@@ -120,7 +122,8 @@ impl Rewrite<'_> {
         }
     }
 
-    /// Replaces the elements of `Tile<F, i32>` and `Tile<F, bool>` by the kernel's types.
+    /// Changes the element type of `Tile<F, i32>` to `Int` and of `Tile<F, bool>` to `Mask`, in a tile kernel; leaves
+    /// other types as they are.
     fn elements_of_tile(&self, ty: &mut Type) {
         let Type::Path(path) = ty else { return };
         let Some(last) = path.path.segments.last_mut().filter(|s| self.of_tiles && s.ident == "Tile") else { return };
@@ -132,8 +135,8 @@ impl Rewrite<'_> {
         }
     }
 
-    /// Handles a declaration: a mutable variable with a plain initial value becomes a value of the kernel, and so does
-    /// one whose type says so.
+    /// Handles a declaration. A literal initial value becomes a traced value, if the variable is mutable and has no
+    /// declared type, or if that type is `i32` or `bool`. Variables with traced values are added to `own`.
     fn begin(&mut self, pattern: &Pat, ty: Option<&Type>, init: &mut Expr) {
         match (pattern, init) {
             (Pat::Tuple(patterns), Expr::Tuple(inits)) => {
@@ -157,7 +160,8 @@ impl Rewrite<'_> {
         }
     }
 
-    /// Handles an assignment: plain values assigned to a variable of the kernel are lifted.
+    /// Rewrites the value of an assignment: a literal integer or bool becomes a traced value if the variable is in
+    /// `own`.
     fn assign(&self, place: &Expr, value: &mut Expr) {
         match (place, value) {
             (Expr::Tuple(places), Expr::Tuple(values)) => {
@@ -171,7 +175,8 @@ impl Rewrite<'_> {
         }
     }
 
-    /// Lifts a plain integer or bool, or an array of these, to a value of the kernel; returns whether it was one.
+    /// Rewrites a literal integer or bool, or an array of literals, to a traced value in place; returns whether it was
+    /// one.
     fn lift(&self, init: &mut Expr) -> bool {
         let number = self.number;
         match init {
@@ -245,7 +250,8 @@ impl Rewrite<'_> {
         })
     }
 
-    /// Rewrites a loop expression as a `while` loop, and that as a call; rejects data-dependent loops over whole tiles.
+    /// Replaces a loop expression by a call of `looped`, after lowering it to a `while` loop. A data-dependent loop
+    /// over whole tiles is added to `errors`.
     fn repeated(&mut self, expr: &mut Expr) {
         if let Some(token) = self.around_tiles(expr) {
             self.errors.at(token, NO_LOOPS_OF_TILES);
@@ -275,7 +281,7 @@ impl Rewrite<'_> {
         }
     }
 
-    /// Returns the keyword of a data-dependent loop over whole tiles, which is an error; `None` for other loops.
+    /// Returns the keyword of a data-dependent loop over whole tiles, for the error message; `None` for other loops.
     fn around_tiles(&self, expr: &Expr) -> Option<TokenStream> {
         if !self.whole_tiles {
             return None;
@@ -288,7 +294,7 @@ impl Rewrite<'_> {
         }
     }
 
-    /// Replaces an expression by a lowered one and rewrites that.
+    /// Replaces an expression by its lowered form `plain`, after rewriting that form, too.
     fn instead(&mut self, expr: &mut Expr, mut plain: Expr) {
         self.visit_expr_mut(&mut plain);
         *expr = plain;
@@ -349,7 +355,7 @@ impl Rewrite<'_> {
         })
     }
 
-    /// Returns the token and the error message of an expression that a kernel may not contain; `None` for others.
+    /// Returns the token and the error message of an expression that a kernel may not contain; `None` for allowed ones.
     fn refused(e: &Expr) -> Option<(TokenStream, &'static str)> {
         let at = |token: &dyn ToTokens| token.to_token_stream();
         Some(match e {
@@ -379,7 +385,7 @@ impl Rewrite<'_> {
     }
 }
 
-/// Methods that tiles lack, known from block-based kernel languages, with an explanation.
+/// Names of methods that tiles lack but users of block-based kernel languages expect, each with an error message.
 const NO_METHODS_OF_TILES: [(&str, &str); 8] = [
     ("blocks", NO_BLOCKS),
     ("chunks", NO_BLOCKS),

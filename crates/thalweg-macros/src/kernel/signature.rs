@@ -57,7 +57,7 @@ pub(super) enum Elements {
 }
 
 impl Elements {
-    /// Type of such an element in the generated function.
+    /// Type of an element of this kind in the generated function.
     pub fn on_numbers(self, number: &Ident) -> TokenStream {
         match self {
             Elements::Numbers => quote!(#number),
@@ -202,7 +202,7 @@ fn is_real<'a>(mut bounds: impl Iterator<Item = &'a TypeParamBound>) -> bool {
     bounds.any(|b| matches!(b, TypeParamBound::Trait(t) if t.path.segments.last().is_some_and(|s| s.ident == "Real")))
 }
 
-/// Parses the signature; `None` if it is not that of a kernel.
+/// Parses the signature of a kernel; `None`, with the reasons in `errors`, if it is not that of a kernel.
 pub(super) fn read(function: &ItemFn, form: Form, errors: &mut Errors) -> Option<Signature> {
     let sig = &function.sig;
     let plain = "a kernel is a plain function";
@@ -282,7 +282,8 @@ struct Of<'a> {
     first: bool,
 }
 
-/// Returns the kind and rank of an index parameter or field; `None` for other types.
+/// Returns the kind and rank of an index parameter (`[i32; N]`, the first parameter only) or a field; `None` for other
+/// types.
 fn by_place(ty: &Type, of: &Of<'_>) -> Option<(Kind, TokenStream)> {
     match ty {
         Type::Array(array) if of.first => {

@@ -10,7 +10,7 @@ macro_rules! activations {
         pub struct $name;
 
         impl $name {
-            /// Applies it to a tensor of any shape.
+            /// Applies the function to a tensor of any shape.
             #[track_caller]
             pub fn forward(&self, x: &Tensor) -> Tensor {
                 x.$method()
@@ -36,7 +36,7 @@ pub struct LeakyRelu(
 );
 
 impl LeakyRelu {
-    /// Applies it to a tensor of any shape.
+    /// Applies the function to a tensor of any shape.
     #[track_caller]
     pub fn forward(&self, x: &Tensor) -> Tensor {
         x.leaky_relu(self.0)
@@ -64,7 +64,7 @@ impl Hardtanh {
         Hardtanh { low, high }
     }
 
-    /// Applies it to a tensor of any shape.
+    /// Applies the function to a tensor of any shape.
     #[track_caller]
     pub fn forward(&self, x: &Tensor) -> Tensor {
         x.hardtanh(self.low, self.high)
@@ -82,7 +82,7 @@ impl Softmax {
         Softmax(axis.into())
     }
 
-    /// Applies it along the axis.
+    /// Applies the softmax along the axis.
     ///
     /// # Panics
     /// If the axis does not exist, or the dtype is not a float.
@@ -106,7 +106,7 @@ impl Prelu {
         Prelu { weight: leaf::new(Tensor::full([slopes], 0.25)) }
     }
 
-    /// Takes any shape with one slope, else `[samples, channels, ..]`.
+    /// Applies the function to any shape if there is one slope, else to `[samples, channels, ..]`.
     ///
     /// # Panics
     /// If the number of slopes is neither 1 nor the number of channels.
@@ -130,7 +130,7 @@ impl Prelu {
 pub struct Flatten;
 
 impl Flatten {
-    /// `[samples, ..]` to `[samples, elements]`.
+    /// Reshapes `[samples, ..]` to `[samples, elements]`.
     ///
     /// # Panics
     /// If the rank is below 2.

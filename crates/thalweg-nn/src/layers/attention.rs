@@ -59,8 +59,8 @@ impl MultiheadAttention {
         MultiheadAttention { dropout: p, ..self }
     }
 
-    /// Queries `[samples, m, size]`, keys and values `[samples, n, size]`, to `[samples, m, size]`. A mask broadcasts
-    /// to `[samples, heads, m, n]`; in a bool mask, true marks keys that are attended to.
+    /// Takes queries `[samples, m, size]`, and keys and values `[samples, n, size]`; returns `[samples, m, size]`. A
+    /// mask broadcasts to `[samples, heads, m, n]`; in a bool mask, true marks keys that are attended to.
     ///
     /// # Panics
     /// If shapes do not match or dtypes differ.

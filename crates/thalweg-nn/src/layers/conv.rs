@@ -25,7 +25,7 @@ macro_rules! layers {
         pub struct $name {
             #[doc = concat!("`", $weights, "`.")]
             pub weight: Tensor,
-            /// `[out]`.
+            /// Bias, `[out]`.
             pub bias: Option<Tensor>,
             #[module(skip)]
             sizes: (usize, usize, Each<$n>),
@@ -34,7 +34,8 @@ macro_rules! layers {
         }
 
         impl $name {
-            /// From channels to channels by windows of a size; stride 1, no padding, no dilation, one group. Weights
+            /// Makes a layer from `inputs` to `outputs` channels with windows of this size; stride 1, no padding, no
+            /// dilation, one group. Weights
             #[doc = concat!("and biases are uniform of bound ", $fan, ".")]
             #[track_caller]
             pub fn new(inputs: usize, outputs: usize, kernel: impl Into<Each<$n>>) -> $name {

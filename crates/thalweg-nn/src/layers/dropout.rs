@@ -22,7 +22,7 @@ impl Dropout {
         Dropout { p, mode: Mode::default() }
     }
 
-    /// Takes any shape of a float dtype.
+    /// Takes any shape of a float dtype; returns the input unchanged in evaluation mode.
     #[track_caller]
     pub fn forward(&self, x: &Tensor) -> Tensor {
         if self.mode.is_training() { x.dropout(self.p) } else { x.clone() }
@@ -48,7 +48,7 @@ impl ChannelDropout {
         ChannelDropout { p, mode: Mode::default() }
     }
 
-    /// Takes `[samples, channels, ..]` of a float dtype.
+    /// Takes `[samples, channels, ..]` of a float dtype; returns the input unchanged in evaluation mode.
     ///
     /// # Panics
     /// If the rank is below 2.

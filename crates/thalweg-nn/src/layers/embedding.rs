@@ -36,8 +36,8 @@ impl Embedding {
         Embedding { weight: leaf::new(rows.eq(index as i64).where_(0.0, &self.weight)), padding: Some(index) }
     }
 
-    /// Indices of any shape and an integer dtype, to `[.., size]`. An index out of range is an error when a value is
-    /// read.
+    /// Takes indices of any shape and an integer dtype; returns their vectors, `[.., size]`. An index out of range is
+    /// an error when a value is read.
     ///
     /// # Panics
     /// If the dtype is not an integer.

@@ -31,7 +31,7 @@ impl Linear {
         Linear { bias: None, ..self }
     }
 
-    /// `[.., in]` to `[.., out]`.
+    /// Takes `[.., in]`; returns `[.., out]`.
     ///
     /// # Panics
     /// If the last dimension is not `in`, or dtypes differ.

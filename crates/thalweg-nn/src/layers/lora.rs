@@ -49,7 +49,7 @@ impl LoraLinear {
         LoraLinear { base, down: leaf::new(drawn), up: leaf::new(up), scale: alpha / rank as f64 }
     }
 
-    /// `[.., in]` to `[.., out]`.
+    /// Takes `[.., in]`; returns `[.., out]`.
     ///
     /// # Panics
     /// If the last dimension is not `in`, or dtypes differ.
@@ -58,7 +58,7 @@ impl LoraLinear {
         self.base.forward(x) + x.linear(&self.down, None).linear(&self.up, None) * self.scale
     }
 
-    /// The layer with the update added to its weight, frozen: it costs no more than the layer alone.
+    /// Returns the layer with the update added to its weight, frozen: it costs no more than the layer alone.
     #[track_caller]
     pub fn merged(&self) -> Linear {
         let update = self.up.detach().matmul(&self.down.detach()) * self.scale;

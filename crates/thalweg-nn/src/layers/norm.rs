@@ -184,7 +184,7 @@ impl LayerNorm {
         LayerNorm { weight: None, bias: None, ..self }
     }
 
-    /// `[.., sizes]`.
+    /// Normalizes `[.., sizes]`, where `sizes` is the normalized shape.
     ///
     /// # Panics
     /// If the last dimensions have other sizes, or dtypes differ.
@@ -236,7 +236,7 @@ impl RmsNorm {
         RmsNorm { weight: None, ..self }
     }
 
-    /// `[.., sizes]`.
+    /// Normalizes `[.., sizes]`, where `sizes` is the normalized shape.
     ///
     /// # Panics
     /// If the last dimensions have other sizes, or dtypes differ.
@@ -289,7 +289,7 @@ impl GroupNorm {
         GroupNorm { weight: None, bias: None, ..self }
     }
 
-    /// `[samples, channels, ..]`.
+    /// Normalizes `[samples, channels, ..]`.
     ///
     /// # Panics
     /// If shapes do not match or dtypes differ.

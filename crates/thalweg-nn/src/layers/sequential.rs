@@ -74,7 +74,7 @@ impl Sequential {
         self.layers.is_empty()
     }
 
-    /// The layer at an index, if there is one. With [`get_mut`](Sequential::get_mut), a part is frozen or loaded.
+    /// The layer at an index, if there is one. Use [`get_mut`](Sequential::get_mut) to freeze or load a part.
     ///
     /// ```
     /// use thalweg_nn::prelude::*;

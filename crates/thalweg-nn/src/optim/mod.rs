@@ -99,8 +99,8 @@ pub trait Optimizer {
         self.state_names()
     }
 
-    /// Parameter after a step. `state` holds the state tensors named by [`state_names`](Optimizer::state_names), which
-    /// the rule replaces; each starts as zeros.
+    /// Computes the parameter after a step. `state` holds the state tensors named by
+    /// [`state_names`](Optimizer::state_names), which the rule replaces; each starts as zeros.
     fn update(&self, step: &Step<'_>, state: &mut [Tensor]) -> Tensor;
 
     /// Updates the parameters of a model by their gradients; they become new leaves. Records operations and runs

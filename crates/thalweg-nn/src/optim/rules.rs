@@ -116,7 +116,8 @@ impl Sgd {
     }
 }
 
-/// Adam update: bias-corrected first moment over the root of the bias-corrected second moment, times the rate.
+/// Computes the amount that an Adam step subtracts from the parameter: bias-corrected first moment over the root of the
+/// bias-corrected second moment, times the rate. Updates both moments.
 fn adam(step: &Step<'_>, gradient: &Tensor, betas: (f64, f64), eps: f64, state: &mut [Tensor]) -> Tensor {
     let [mean, square] = state else { unreachable!("one for each of state_names()") };
     *mean = mix(mean, gradient, betas.0);

@@ -162,7 +162,7 @@ impl Cache {
         self.limit
     }
 
-    /// Folder of a kind, if it exists.
+    /// Folder of a kind, if it exists and the cache is not restricted to another kind.
     fn folder(&self, kind: Kind) -> Option<&Folder> {
         if self.only.is_some_and(|only| only != kind) {
             return None;

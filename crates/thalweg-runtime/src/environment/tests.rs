@@ -160,7 +160,7 @@ fn sources() -> Vec<(String, String)> {
     all
 }
 
-/// Invariant in the module's doc.
+/// Checks the module's invariant that no other code reads variables whose name starts with `THALWEG_`.
 #[test]
 fn nothing_else_reads_our_variables() {
     let sources = sources();

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use thalweg_kernel::Geometry;
 use thalweg_runtime::{Buffer, Device, Error, Program, Timing};
 
-/// `BATCH`: nanoseconds of a timed batch, long enough for a clock resolution of half a microsecond. `MAX_BATCH_LAUNCHES`: maximum
-/// number of launches in a batch. `TIMES`: number of batches.
+/// Target for the nanoseconds of a timed batch (`BATCH`), long enough for a clock resolution of half a microsecond;
+/// maximum number of launches in a batch (`MAX_BATCH_LAUNCHES`); number of batches (`TIMES`).
 const BATCH: f64 = 60_000.0;
 const MAX_BATCH_LAUNCHES: f64 = 24.0;
 const TIMES: usize = 4;
@@ -30,6 +30,8 @@ pub struct DeviceClock {
 }
 
 impl DeviceClock {
+    /// Creates the clock, and launches a sample until the chip has warmed up ([`WARM`]).
+    ///
     /// # Errors
     /// When the device fails.
     pub fn new(device: DeviceRef, sizes: &Sizes) -> Result<DeviceClock, Error> {

@@ -51,7 +51,7 @@ pub fn all(b: &mut Bench<'_>, threads: u32) -> Result<(), Error> {
     self::threads(b, threads)
 }
 
-/// Nanoseconds per byte at each memory level, on one thread.
+/// Fits the nanoseconds per byte at each memory level, on one thread.
 fn memory(b: &mut Bench<'_>) -> Result<(), Error> {
     let (nearest, wide) = (b.sizes.nearest, b.sizes.wide);
     let mut last = 1.0;
@@ -156,7 +156,7 @@ fn products(b: &mut Bench<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Memory costs of all threads together.
+/// Fits the memory costs of all `count` threads together.
 fn threads(b: &mut Bench<'_>, count: u32) -> Result<(), Error> {
     b.costs.threads = count;
     let n = b.costs.threads as f64;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use thalweg_kernel::Geometry;
 use thalweg_runtime::{Buffer, Device, Error, Program};
 
-/// Time budget of a sample, without compiling (`BUDGET`), and minimum number of batches.
+/// Time budget of a sample, without compiling (`BUDGET`), and minimum number of batches (`BATCHES`).
 const BUDGET: Duration = Duration::from_micros(1500);
 const BATCHES: usize = 5;
 /// Minimum time of a batch, which determines its number of launches.

@@ -82,7 +82,7 @@ pub fn typical_costs(device: DeviceRef) -> Arc<Costs> {
     }
 }
 
-/// Constants with the facts of a device's machine.
+/// Returns the constants with the facts of the device's machine.
 fn of_machine(device: DeviceRef, costs: Costs) -> Costs {
     Costs { machine: device.device().machine(), ..costs }
 }

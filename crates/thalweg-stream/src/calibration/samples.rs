@@ -27,24 +27,26 @@ pub struct Sizes {
     functions: usize,
     /// Number of points of samples that move elements.
     moved: usize,
-    /// Rows and columns of transposed matrices, and of those whose row stride is a multiple of 1,024 bytes.
+    /// Number of rows, and of columns, of transposed matrices (`turned`); the same, and the row stride in elements, of
+    /// those whose row stride is a multiple of 1,024 bytes (`conflicting`).
     turned: usize,
     conflicting: (usize, usize),
-    /// Rows and points of folds, and number of folds of each point.
+    /// Number of rows, and of points per row, of the samples with folds (`rows`), and number of folds of each point
+    /// (`folds`).
     rows: [usize; 2],
     folds: usize,
-    /// Rows of the sample with per-row arithmetic, and repetitions of that arithmetic.
+    /// Number of rows of the sample with per-row arithmetic, and number of repetitions of that arithmetic.
     once: (usize, usize),
-    /// Rows and points of scans and of sorts.
+    /// Number of rows, and of points per row, of scans (`scan`) and of sorts (`sort`).
     scan: [usize; 2],
     sort: [usize; 2],
-    /// Rows and columns of a product's operands.
+    /// Number of rows, and of columns, of a product's operands.
     pub product: usize,
     /// Number of values of a scatter.
     scattered: usize,
     /// Whether launches are asynchronous and run so many points concurrently that only long samples are measurable.
     pub wide: bool,
-    /// First memory level whose time differs measurably from launch overhead; nearer levels take as long.
+    /// Index of the first memory level whose time differs measurably from launch overhead; nearer levels take as long.
     pub nearest: usize,
 }
 
@@ -417,7 +419,7 @@ pub fn fold_outer(sizes: &Sizes) -> Sample {
     rows([192, 128], Orientation::OuterAxis, true, sum)
 }
 
-/// Sample of two passes: rows minus their mean, which reads each element twice.
+/// Sample of two passes: rows minus their sum, which reads each element twice.
 pub fn twice(sizes: &Sizes) -> Sample {
     rows([2 * sizes.rows[0], sizes.rows[1]], Orientation::InnerAxis, false, |b, x| {
         let s = sum(b, x);

@@ -175,7 +175,7 @@ fn what_is_compiled_before_is_what_is_timed() {
 struct Clocked {
     memory: Idle,
     own: Arc<Own>,
-    /// Whether it can be measured.
+    /// Whether the device can be measured.
     real: bool,
 }
 

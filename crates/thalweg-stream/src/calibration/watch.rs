@@ -23,10 +23,10 @@ use thalweg_runtime::environment::{self, Value};
 
 /// Index plus one of the device that is to be measured; 0 for none.
 static WAITS: AtomicU32 = AtomicU32::new(0);
-/// Nanoseconds that kernels of that device have run.
+/// Nanoseconds that kernels of the device in [`WAITS`] have run.
 static SPENT: AtomicU64 = AtomicU64::new(0);
-/// Index plus one of the device whose samples are being compiled, and of the device whose samples are compiled; 0 for
-/// none.
+/// Index plus one of the device whose samples are being compiled (`COMPILES`), and of the device whose samples are
+/// compiled (`COMPILED`); 0 for none.
 static COMPILES: AtomicU32 = AtomicU32::new(0);
 static COMPILED: AtomicU32 = AtomicU32::new(0);
 
@@ -50,7 +50,8 @@ fn patience() -> Option<Duration> {
     })
 }
 
-/// Starts watching a device without saved constants: its kernels are timed from now on.
+/// Starts watching a device without saved constants: its kernels are timed from now on. Does nothing without a disk
+/// cache, if devices are not to be measured, or if the device has no identity.
 pub(super) fn begin(device: DeviceRef) {
     if disk::cache().is_some() && patience().is_some() && device.device().identity().is_some() {
         WAITS.store(number(device), Relaxed);

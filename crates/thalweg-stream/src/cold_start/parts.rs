@@ -14,7 +14,8 @@ fn all() -> MutexGuard<'static, Vec<OfDevice>> {
     PARTS.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// Cache of partial plans known for a device, as searches with that effort found them.
+/// Returns the cache of partial plans known for a device, as searches with that effort found them; creates it at first
+/// use.
 pub(crate) fn parts_of(device: DeviceRef, effort: Effort) -> Arc<PartitionCache> {
     let mut all = all();
     if let Some((_, parts)) = all.iter().find(|p| p.0 == (device, effort)) {

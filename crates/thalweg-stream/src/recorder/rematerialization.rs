@@ -48,8 +48,8 @@ impl Recorder {
         self.record(mode, op, dtype, shape, attr, &args, ints)
     }
 
-    /// Recomputed value, in this segment, for a value that its segment dropped; `None` if the value has been resolved
-    /// meanwhile.
+    /// Records the recomputation, in this segment, of a value that its segment dropped; returns the new value. If there
+    /// is no recipe for it in this mode, resolves the value instead and returns `None`.
     fn recompute(&mut self, mode: Mode, value: &Arc<Value>) -> Option<Arc<Value>> {
         let recipe = value.recompute_recipe().filter(|r| r.recomputation().is_some_and(|a| a.left.mode == mode));
         let Some(recipe) = recipe else {

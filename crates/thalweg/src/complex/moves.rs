@@ -61,7 +61,7 @@ moves! {
     /// assert_eq!(Complex::zeros([2, 3, 4]).permute([2, 0, 1]).dims(), [4, 2, 3]);
     /// ```
     permute(; order: Axes;);
-    /// Two dimensions swapped, as `torch.transpose` and `numpy.swapaxes`; nothing is conjugated.
+    /// These numbers with two dimensions swapped, as `torch.transpose` and `numpy.swapaxes`; nothing is conjugated.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -77,28 +77,28 @@ moves! {
     /// assert_eq!(z.t().to_string(), "[[1.+2.j]\n [3.+4.j]]");
     /// ```
     t(;;);
-    /// A dimension moved to another index, as `numpy.moveaxis` and `torch.movedim`.
+    /// These numbers with a dimension moved to another index, as `numpy.moveaxis` and `torch.movedim`.
     ///
     /// ```
     /// # use thalweg::Complex;
     /// assert_eq!(Complex::zeros([2, 3, 4]).movedim(0, -1).dims(), [3, 4, 2]);
     /// ```
     movedim(; from: Axis, to: Axis;);
-    /// Without dimensions of size 1, as `numpy.squeeze`.
+    /// These numbers without the given dimensions, which have size 1, as `numpy.squeeze`.
     ///
     /// ```
     /// # use thalweg::Complex;
     /// assert_eq!(Complex::zeros([2, 1, 3, 1]).squeeze(..).dims(), [2, 3]);
     /// ```
     squeeze(; axes: Axes;);
-    /// With a new dimension of size 1, as `numpy.expand_dims` and `torch.unsqueeze`.
+    /// These numbers with a new dimension of size 1, as `numpy.expand_dims` and `torch.unsqueeze`.
     ///
     /// ```
     /// # use thalweg::Complex;
     /// assert_eq!(Complex::zeros([2, 3]).unsqueeze(1).dims(), [2, 1, 3]);
     /// ```
     unsqueeze(; axis: Axis;);
-    /// Broadcast to a shape, as `numpy.broadcast_to`.
+    /// These numbers broadcast to a shape, as `numpy.broadcast_to`.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -112,7 +112,7 @@ moves! {
     /// assert_eq!(Complex::zeros([3, 1]).expand([-1, 4]).dims(), [3, 4]);
     /// ```
     expand(; sizes: Sizes;);
-    /// In reverse order along axes, as `numpy.flip`.
+    /// These numbers in reverse order along axes, as `numpy.flip`.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -120,7 +120,7 @@ moves! {
     /// assert_eq!(z.flip(0).to_string(), "[3.+4.j 1.+2.j]");
     /// ```
     flip(; axes: Axes;);
-    /// Shifted cyclically along an axis, as `numpy.roll`.
+    /// These numbers shifted cyclically along an axis, as `numpy.roll`.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -128,7 +128,7 @@ moves! {
     /// assert_eq!(z.roll(1, 0).to_string(), "[5.+6.j 1.+2.j 3.+4.j]");
     /// ```
     roll(shift: i64; axis: Axis;);
-    /// Rotated `times` times by 90 degrees in the plane of two axes, as `numpy.rot90`.
+    /// These numbers rotated `times` times by 90 degrees in the plane of two axes, as `numpy.rot90`.
     ///
     /// ```
     /// # use thalweg::Complex;

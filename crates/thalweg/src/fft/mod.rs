@@ -284,8 +284,8 @@ impl Complex {
         /// The inverse of [`Tensor::rfft`], as `numpy.fft.irfft` and `torch.fft.irfft`. `m` numbers give `2(m - 1)`
         /// real ones, or as many as `sizes` says, which is required for an odd number.
         irfft irfft_with -> Tensor, true |z, along| along.real(z.clone());
-        /// The transform of numbers whose other half is conjugate, which is real, as `numpy.fft.hfft` and
-        /// `torch.fft.hfft`.
+        /// The discrete Fourier transform of a Hermitian-symmetric signal, given by its first half, as `numpy.fft.hfft`
+        /// and `torch.fft.hfft`. The result is real. `m` numbers give `2(m - 1)` results, or as many as `sizes` says.
         hfft hfft_with -> Tensor, true |z, along| TransformAxes { norm: along.norm.other(), ..along }.real(z.conj());
     }
 

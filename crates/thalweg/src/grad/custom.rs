@@ -23,7 +23,7 @@ pub struct Backward<X, Y> {
 pub trait Results: Sized {
     /// Result tensors in order.
     fn tensors(&self) -> Vec<&Tensor>;
-    /// Rebuilds the form from as many tensors.
+    /// Results in their form, from as many tensors as it has.
     fn from_tensors(tensors: Vec<Tensor>) -> Self;
 }
 

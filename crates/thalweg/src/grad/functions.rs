@@ -24,8 +24,9 @@ const CREATING: PassMode = PassMode { create: true, keep: true };
 
 /// # Gradients
 ///
-/// Functions of the crate: [`grad`], [`no_grad`], [`checkpoint`](crate::checkpoint), [`jvp`](crate::jvp()),
-/// [`hessian`](crate::hessian()).
+/// Reverse-mode differentiation. Related free functions: [`grad`], [`grad_graph`], [`no_grad`], [`retain_graph`],
+/// [`custom_grad`](crate::custom_grad), [`checkpoint`](crate::checkpoint), [`vjp`](crate::vjp()),
+/// [`jvp`](crate::jvp()), [`jacobian`](crate::jacobian()), [`hessian`](crate::hessian()).
 impl Tensor {
     /// A leaf with this value, whose gradient [`backward`](Tensor::backward) returns, as `requires_grad_()` in PyTorch:
     /// results computed from it are tracked, too. Clones are the same leaf; a leaf returns itself. For a computed

@@ -120,7 +120,7 @@ impl Gradients {
         self.of.values()
     }
 
-    /// The gradients, mutable: to scale or clip them.
+    /// Iterates over the gradients for changes, such as scaling or clipping.
     pub fn iter_mut(&mut self) -> impl ExactSizeIterator<Item = &mut Tensor> {
         self.of.values_mut()
     }

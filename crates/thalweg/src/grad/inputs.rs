@@ -20,7 +20,7 @@ pub trait Inputs {
 /// Function that puts tensors into a form; see [`Inputs::form`].
 pub type Form<E> = Box<dyn Fn(Vec<Tensor>) -> E + Send + Sync>;
 
-/// The next tensor of a list.
+/// Takes the next tensor of a list, which has one.
 fn next(each: &mut impl Iterator<Item = Tensor>) -> Tensor {
     each.next().expect("there is one for each")
 }

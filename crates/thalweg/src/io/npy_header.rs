@@ -159,7 +159,8 @@ impl<'a> Literal<'a> {
         Err(self.unexpected("True or False"))
     }
 
-    /// The dtype, whether it is that of the parts of complex numbers, and whether the bytes are big-endian.
+    /// Parses the element type: the dtype, whether it is that of the parts of complex numbers, and whether the bytes
+    /// are big-endian.
     fn descr(&mut self) -> Result<(DType, bool, bool), String> {
         self.skip();
         if self.rest.starts_with('[') {

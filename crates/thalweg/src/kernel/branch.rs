@@ -216,7 +216,7 @@ impl<F: Real, T: Branch<F>, const N: usize> Branch<F> for [T; N] {
     }
 }
 
-/// Branch that only assigns.
+/// Branch without a value, which only assigns variables.
 impl<F: Real> Branch<F> for () {
     type Out = ();
     fn lift(self) {}

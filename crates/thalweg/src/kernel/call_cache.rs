@@ -67,7 +67,7 @@ impl Plain {
         self.count == 0
     }
 
-    /// Words of the plain data; `None` if there are too many.
+    /// The plain data as 64-bit words; `None` if there are too many.
     fn words(&self) -> Option<&[u64]> {
         self.words.get(..self.count)
     }
@@ -246,7 +246,8 @@ impl CallCache {
         Some(stream::mark(values[0].device()))
     }
 
-    /// Caches the operations that a call recorded since `mark`; for a map with what its trace says about numbers.
+    /// Caches the operations that a call recorded since `mark`; for a map with what its trace says about numbers. Does
+    /// nothing if a template cannot express the operations, or if the cache is full.
     pub fn keep(
         &self,
         mark: Mark,

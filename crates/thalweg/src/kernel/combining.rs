@@ -61,7 +61,8 @@ pub(super) fn combine(trace: &Trace, known: &[Option<Scalar>], float: DType, of:
     Ok(Region { most: 1, args, first, nodes, go: 0, next }.intern())
 }
 
-/// Nodes that the nodes `from` are computed from, in order.
+/// The nodes `from` and the nodes that they are computed from, in order; without the nodes from which known numbers and
+/// the results of folds, scans and loops are computed.
 fn needed(trace: &Trace, known: &[Option<Scalar>], from: &[u32]) -> Vec<usize> {
     let end = from.iter().map(|&n| n as usize + 1).max().unwrap_or(0);
     let mut needed = vec![false; end];

@@ -82,17 +82,17 @@ impl<F: Repr> Int<F> {
         Int(F::apply_int(ElementOp::Abs, &[self.0]))
     }
 
-    /// The smaller of the two.
+    /// The smaller of this integer and `other`.
     pub fn min(self, other: impl Into<Int<F>>) -> Int<F> {
         Int::binary(ElementOp::Minimum, self, other)
     }
 
-    /// The larger of the two.
+    /// The larger of this integer and `other`.
     pub fn max(self, other: impl Into<Int<F>>) -> Int<F> {
         Int::binary(ElementOp::Maximum, self, other)
     }
 
-    /// Clamped to `[low, high]`.
+    /// The integer clamped to `[low, high]`.
     pub fn clamp(self, low: impl Into<Int<F>>, high: impl Into<Int<F>>) -> Int<F> {
         Int(F::apply_int(ElementOp::Clamp, &[self.0, low.into().0, high.into().0]))
     }

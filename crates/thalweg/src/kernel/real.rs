@@ -98,9 +98,9 @@ pub trait Real:
         sigmoid => Sigmoid();
         /// `max(x, 0)`; NaN for NaN.
         relu => Relu();
-        /// The largest integer not above it.
+        /// The largest integer not above `x`.
         floor => Floor();
-        /// The smallest integer not below it.
+        /// The smallest integer not below `x`.
         ceil => Ceil();
         /// The nearest integer, halves to even.
         round => Round();
@@ -110,9 +110,9 @@ pub trait Real:
         powf => Pow(y);
         /// `⌊x/y⌋`.
         floor_div => FloorDiv(y);
-        /// The smaller of the two; NaN if either is NaN.
+        /// The smaller of the two numbers; NaN if either is NaN.
         min => Minimum(y);
-        /// The larger of the two; NaN if either is NaN.
+        /// The larger of the two numbers; NaN if either is NaN.
         max => Maximum(y);
         /// The angle of the point (`x`, `self`) from the positive x axis.
         atan2 => Atan2(x);
@@ -148,22 +148,22 @@ pub trait Real:
         }
     }
 
-    /// Whether it is NaN.
+    /// Whether the number is NaN.
     fn is_nan(self) -> Mask<Self> {
         Mask(Self::test(ElementOp::IsNan, &[self]))
     }
 
-    /// Whether it is an infinity.
+    /// Whether the number is an infinity.
     fn is_infinite(self) -> Mask<Self> {
         Mask(Self::test(ElementOp::IsInf, &[self]))
     }
 
-    /// Whether it is neither NaN nor an infinity.
+    /// Whether the number is neither NaN nor an infinity.
     fn is_finite(self) -> Mask<Self> {
         Mask(Self::test(ElementOp::IsFinite, &[self]))
     }
 
-    /// Converts an integer.
+    /// Converts an integer of the kernel to a float.
     fn of_int(i: impl Into<Int<Self>>) -> Self {
         Self::from_int(i.into().0)
     }

@@ -22,14 +22,15 @@ pub(super) struct Regions {
 
 /// Construct that a loop may not contain.
 pub(super) enum Refused {
-    /// Read, by its number, at an index that changes in the loop.
+    /// Read with this number, at an index that changes in the loop.
     Read(u32),
     /// A fold or scan of a row, or an operation on a tile, of values that a loop changes.
     Combined,
 }
 
 impl Regions {
-    /// No node has been pushed yet. Floats in a loop are f32 where the kernel's are bf16 or f16.
+    /// Creates the regions of a trace of which no node has been pushed yet. Floats in a loop are f32 where the kernel's
+    /// are bf16 or f16.
     pub fn new(trace: &Trace, float: DType) -> Regions {
         let float = if matches!(float, DType::BF16 | DType::F16) { DType::F32 } else { float };
         Regions { inside: vec![], loops: trace.loops.iter().map(|_| None).collect(), float }
@@ -109,7 +110,7 @@ struct Writing<'a> {
     of: u32,
     region: Region,
     args: Vec<usize>,
-    /// Indices in the region of nodes of the trace; of an inner loop that of its first result.
+    /// Index in the region of each written node of the trace, and of each written inner loop.
     place: HashMap<Key, u32>,
 }
 
@@ -124,7 +125,8 @@ impl Writing<'_> {
         self.all.dtype(self.trace.nodes[i].1)
     }
 
-    /// Index of an argument in the region, for a node outside of the loop.
+    /// Index of the region argument that passes the value of trace node `i`, a node outside of the loop. Adds the
+    /// argument at its first use.
     fn argument(&mut self, i: usize) -> u16 {
         let known = self.args.iter().position(|&a| a == i);
         known.unwrap_or_else(|| {
@@ -157,7 +159,7 @@ impl Writing<'_> {
         at
     }
 
-    /// Index of a node in the region; the node is written if it is new.
+    /// Index of a node in the region; writes the node, with what it depends on in the loop, if it is new.
     fn node(&mut self, i: usize) -> u32 {
         // Its arguments are written first; nodes of the trace are in order, so no recursion is needed.
         for a in self.needed(i) {
@@ -168,7 +170,8 @@ impl Writing<'_> {
         self.place[&Key::Node(i)]
     }
 
-    /// The unwritten nodes of the loop that a node depends on, in order, and the node itself.
+    /// Nodes that a node depends on, and the node itself, in order. Nodes behind a written node or behind one
+    /// outside the loop are left out.
     fn needed(&self, i: usize) -> Vec<usize> {
         let mut needed = vec![false; i + 1];
         needed[i] = true;
@@ -230,7 +233,7 @@ impl Writing<'_> {
         self.push(key, node);
     }
 
-    /// Writes an inner loop.
+    /// Index in the region of inner loop `of`; writes the loop if it is new.
     fn inner(&mut self, of: u32) -> u32 {
         if let Some(&at) = self.place.get(&Key::Loop(of)) {
             return at;

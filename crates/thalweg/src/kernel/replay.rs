@@ -280,8 +280,8 @@ impl<'a> Recording<'a> {
         at.filter(|at| place::is_map(x, at, read.edge, &self.over))
     }
 
-    /// 0, 1, 2, … along an axis of the results. It has their shape, so that no value derived from it is a small tensor
-    /// that would get a kernel of its own.
+    /// Tensor of the indices 0, 1, 2, … along an axis of the results. It has their shape, so that no value derived from
+    /// it is a small tensor that would get a kernel of its own.
     #[track_caller]
     fn places(&self, axis: usize) -> Tensor {
         let mut sizes = Shape::new(&vec![1; self.over.rank()]);

@@ -77,7 +77,7 @@ pub trait Repr: Copy + Debug + 'static {
     fn tile(op: TileOp<Self>) -> Option<Self>;
     /// Reduces elements by a monoid, in calls on numbers.
     fn fold_elements(monoid: Monoid, elements: &[Self]) -> Self;
-    /// Sum of the products of some pairs, in calls on numbers.
+    /// Sum of the products of pairs of numbers, in calls on numbers.
     fn dotted(pairs: &mut dyn Iterator<Item = (Self, Self)>) -> Self;
     /// Begins a branch: up to [`Repr::done`], values are for elements where `mask` equals `is`.
     fn under(mask: Self::RawMask, is: bool);

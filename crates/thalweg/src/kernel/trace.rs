@@ -51,7 +51,7 @@ pub enum Take {
 }
 
 impl Take {
-    /// Whether it is a tile.
+    /// Whether the operand is a tile.
     pub fn is_tile(self) -> bool {
         matches!(self, Take::Tile | Take::IntTile | Take::MaskTile)
     }
@@ -189,17 +189,17 @@ impl Open {
         })
     }
 
-    /// Reads an operand.
+    /// Appends operand `i` to the trace; returns it as a traced number.
     pub fn operand(&self, i: usize, kind: Kind) -> Traced {
         push(Node::Operand(i), kind)
     }
 
-    /// Sets the axis of the rows.
+    /// Sets the axis of the rows in the open trace.
     pub fn set_row_axis(&self, axis: usize) {
         with_last(|t| t.axis = Some(axis));
     }
 
-    /// The result's index along an axis.
+    /// Appends the result's index along an axis to the trace; returns it as a traced number.
     pub fn place(&self, axis: usize) -> Traced {
         push(Node::Place(axis), Kind::Int)
     }

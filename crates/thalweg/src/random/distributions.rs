@@ -10,8 +10,8 @@ use crate::record::{check_float, widened};
 use crate::{DType, Options, Shape, Tensor};
 use std::f64::consts::{FRAC_1_SQRT_2, SQRT_2};
 
-/// Proposals for each element of a gamma distribution, of which 95 % are accepted, and of a Poisson distribution, of
-/// which 80 % are accepted.
+/// Number of proposals for each element of a gamma distribution (`GAMMA_PROPOSALS`), of which 95 % are accepted, and of
+/// a Poisson distribution (`POISSON_PROPOSALS`), of which 80 % are accepted.
 const GAMMA_PROPOSALS: usize = 8;
 const POISSON_PROPOSALS: usize = 16;
 /// Mean below which a Poisson distribution is sampled by inversion; `TERMS` terms hold all but 10⁻¹² of it.
@@ -120,7 +120,8 @@ fn poisson(g: &mut Generator, rate: &Tensor) -> Tensor {
     rate.ge(0.0).where_(y, f64::NAN)
 }
 
-/// The number of partial sums of the probabilities that are not above a uniform number.
+/// Draws from Poisson distributions with the means `rate`, below 10, by inversion: the number of partial sums of the
+/// probabilities that are not above a uniform number.
 fn poisson_by_inversion(g: &mut Generator, rate: &Tensor) -> Tensor {
     let u = uniform(g, *rate.shape(), rate);
     let mut term = (-rate).exp();
@@ -134,7 +135,7 @@ fn poisson_by_inversion(g: &mut Generator, rate: &Tensor) -> Tensor {
     count
 }
 
-/// Hörmann's PTRS algorithm, for means from 10 on.
+/// Draws from Poisson distributions with the means `rate`, from 10 on, by Hörmann's PTRS algorithm.
 fn poisson_by_rejection(g: &mut Generator, rate: &Tensor) -> Tensor {
     let shape = proposals(rate.shape(), POISSON_PROPOSALS);
     let (u, v) = (uniform(g, shape, rate) - 0.5, 1.0 - uniform(g, shape, rate));
@@ -157,19 +158,19 @@ fn poisson_by_rejection(g: &mut Generator, rate: &Tensor) -> Tensor {
 
 /// Distributions with fixed parameters.
 impl Generator {
-    /// Uniform numbers on [`low`, `high`), as f32; see [`Tensor::uniform`].
+    /// Draws uniform numbers on [`low`, `high`), as f32; see [`Tensor::uniform`].
     #[track_caller]
     pub fn uniform(&mut self, low: f64, high: f64, shape: impl Into<Shape>) -> Tensor {
         self.rand(shape) * (high - low) + low
     }
 
-    /// Normal numbers, as f32; see [`Tensor::normal`].
+    /// Draws normal numbers, as f32; see [`Tensor::normal`].
     #[track_caller]
     pub fn normal(&mut self, mean: f64, std: f64, shape: impl Into<Shape>) -> Tensor {
         self.randn(shape) * std + mean
     }
 
-    /// Normal numbers between two bounds; see [`Tensor::truncated_normal`].
+    /// Draws normal numbers between two bounds; see [`Tensor::truncated_normal`].
     ///
     /// # Panics
     /// When the bounds are not in order or `std` is not above 0.

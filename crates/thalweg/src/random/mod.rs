@@ -52,7 +52,8 @@ impl Generator {
         Generator { seed, draws }
     }
 
-    /// A key that no other draw of this generator has, and that differs from every other in about half of its bits.
+    /// Returns a key that no other draw of this generator has, and that differs from every other in about half of its
+    /// bits; counts the draw.
     fn key(&mut self) -> u64 {
         let key = mix(mix(self.seed) ^ self.draws);
         self.draws += 1;
@@ -64,7 +65,7 @@ impl Generator {
         record0(device.0, Op::Random(kind), dtype, shape, Some(self.key()))
     }
 
-    /// Uniform numbers on [0, 1), as f32; see [`Tensor::rand`].
+    /// Draws uniform numbers on [0, 1), as f32; see [`Tensor::rand`].
     #[track_caller]
     pub fn rand(&mut self, shape: impl Into<Shape>) -> Tensor {
         self.rand_with(shape, Options::default())
@@ -79,7 +80,7 @@ impl Generator {
         self.float("rand", RandomKind::Uniform, shape.into(), options.into())
     }
 
-    /// Standard normal numbers, as f32; see [`Tensor::randn`].
+    /// Draws standard normal numbers, as f32; see [`Tensor::randn`].
     #[track_caller]
     pub fn randn(&mut self, shape: impl Into<Shape>) -> Tensor {
         self.randn_with(shape, Options::default())
@@ -102,7 +103,7 @@ impl Generator {
         self.draw(kind, options.dtype(), shape, options.device)
     }
 
-    /// Dropout; see [`Tensor::dropout`].
+    /// Applies dropout; see [`Tensor::dropout`].
     ///
     /// # Panics
     /// On a dtype that is not a float, or when `p` is not in [0, 1].

@@ -6,19 +6,19 @@ use crate::{Axis, DType, Device, Options, Shape, Tensor};
 use thalweg_ir::RandomKind;
 
 impl Generator {
-    /// 63 random bits for each element, as i64.
+    /// Draws 63 random bits for each element, as i64.
     fn keys(&mut self, shape: Shape, device: Device) -> Tensor {
         let mut bits = || self.draw(RandomKind::Bits, DType::U32, shape, device).cast(DType::I64);
         (bits() & 0x7fff_ffffi64) << 32 | bits()
     }
 
-    /// The integers below `n` in random order; see [`Tensor::randperm`].
+    /// Returns the integers below `n` in random order; see [`Tensor::randperm`].
     #[track_caller]
     pub fn randperm(&mut self, n: usize) -> Tensor {
         self.keys(Shape::new(&[n]), Device::default()).argsort(0, false)
     }
 
-    /// The slices of an axis in random order; see [`Tensor::shuffle`].
+    /// Returns the slices of an axis in random order; see [`Tensor::shuffle`].
     ///
     /// # Panics
     /// When there is no such axis.

@@ -236,8 +236,8 @@ impl Tensor {
     }
 }
 
-/// For f32, bf16 and f16: in f64, a step of between 0.5 and 1.5 units in the last place, rounded back. Exactly one
-/// number of the dtype is in that range, also downward from a power of two.
+/// The next number of f32, bf16 or f16 after `x`: in f64, a step of between 0.5 and 1.5 units in the last place,
+/// rounded back. Exactly one number of the dtype is in that range, also downward from a power of two.
 fn next_of_narrow(x: &Tensor, up: &Tensor, dtype: DType) -> Tensor {
     let (digits, least) = match dtype {
         DType::F32 => (24, -149),
@@ -249,9 +249,9 @@ fn next_of_narrow(x: &Tensor, up: &Tensor, dtype: DType) -> Tensor {
     (&wide + up.where_(&step, -&step)).cast(dtype)
 }
 
-/// For f64, by Rump, Zimmermann, Boldo and Melquiond (2009): half a unit and a little more is added, rounding to
-/// nearest. Numbers so small that half a unit is rounded itself are scaled up; subnormal numbers have steps of one
-/// size.
+/// The next f64 after `x`, by Rump, Zimmermann, Boldo and Melquiond (2009): half a unit and a little more is added,
+/// rounding to nearest. Numbers so small that half a unit is rounded itself are scaled up; subnormal numbers have steps
+/// of one size.
 fn next_of_f64(x: &Tensor, up: &Tensor) -> Tensor {
     const HALF_UNIT: f64 = 1.110_223_024_625_156_8e-16;
     let size = x.abs();

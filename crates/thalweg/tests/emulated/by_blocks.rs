@@ -16,7 +16,8 @@ fn numbers(shape: [usize; 2], dtype: DType) -> Tensor {
 
 type Formula = fn(&Tensor) -> Tensor;
 
-/// One fold, two and three in sequence, several at once, integers, and values beside the elements.
+/// Formulas with one fold, with two and three in sequence, with several at once, with integers, and with values beside
+/// the elements.
 const FORMULAS: [(&str, Formula); 6] = [
     ("centred", |x| x - x.mean_keepdim(0)),
     ("softmax", |x| x.softmax(0)),

@@ -139,7 +139,7 @@ fn what_is_stored_beside_a_product_of_few_columns_writes_over_nothing_that_is_re
     assert_eq!(run(Some(&emulated())), run(None));
 }
 
-/// Queries, keys and values; a gate and the gated value; two of one shape and one of another.
+/// Cases: queries, keys and values; a gate and the gated value; two products of one shape and one of another.
 #[test]
 fn products_of_one_left_factor_and_one_shape_are_one_launch() {
     type Of = fn(&[Tensor]) -> Vec<Tensor>;

@@ -213,7 +213,7 @@ fn an_index_out_of_range_fails_only_what_depends_on_it() {
     }
 }
 
-/// Several in one kernel: whichever failed, values that depend on neither are valid.
+/// Two gathers in one kernel: whichever failed, values that depend on neither are valid.
 #[test]
 fn two_gathers_of_one_kernel() {
     let (x, y) = (tensor(&[0.0, 1.0, 2.0, 3.0]), tensor(&[4.0, 5.0]));

@@ -3,7 +3,7 @@
 use super::*;
 use thalweg::set_default_device;
 
-/// Large enough for copies to use their own queues.
+/// Number of elements of a tensor, large enough for copies to use their own queues.
 const N: usize = 40_000;
 
 fn numbers(from: usize) -> Vec<f32> {

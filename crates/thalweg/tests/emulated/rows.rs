@@ -34,7 +34,8 @@ fn numbers(shape: [usize; 2], salt: usize) -> Tensor {
     Tensor::from_slice(&list, shape)
 }
 
-/// Inner-axis and outer-axis, of one segment, several, and segments of segments.
+/// Row kernels in inner-axis and outer-axis orientation, with rows of one segment, of several, and of segments of
+/// segments.
 #[test]
 fn they_have_the_bits_of_the_cpu() {
     let device = emulated();

@@ -20,7 +20,7 @@ fn scattered(shape: [usize; 2], dtype: DType) -> Tensor {
     Tensor::from_slice(&all, shape).cast(dtype)
 }
 
-/// Read by the host as it is: a cast would be one more kernel to compile.
+/// Elements as f64, converted by the host: a cast on the GPU would be one more kernel to compile.
 fn wide(x: &Tensor) -> Vec<f64> {
     x.to_device(Device::cpu()).unwrap().cast(DType::F64).to_vec::<f64>().unwrap()
 }

@@ -3,7 +3,7 @@
 use thalweg::prelude::*;
 use thalweg::{Attention, Conv, ConvTranspose, Interpolation, Pool};
 
-/// Numbers that equal those of the script.
+/// Numbers that equal those of bench/gradients.py.
 fn numbers(seed: i64, shape: &[usize], low: f64, high: f64) -> Tensor {
     let n: usize = shape.iter().product();
     let number = |i: i64| ((i * 7919 + seed * 104_729 + 31) % 9973) as f64 / 9973.0 * (high - low) + low;
@@ -12,7 +12,7 @@ fn numbers(seed: i64, shape: &[usize], low: f64, high: f64) -> Tensor {
 
 struct Case {
     name: &'static str,
-    /// Shape, and whether all elements are positive.
+    /// Shape of each input, and whether all its elements are positive.
     inputs: &'static [(&'static [usize], bool)],
     f: fn(&[Tensor]) -> Tensor,
 }

@@ -11,7 +11,7 @@ fn check1(name: &str, x: &Tensor, f: impl Fn(&Tensor) -> Tensor) {
     check(name, std::slice::from_ref(x), &|x| f(&x[0]));
 }
 
-/// Squared, so that second derivatives of data movement are not 0.
+/// Squares a tensor, so that second derivatives of data movement are not 0.
 fn sq(x: Tensor) -> Tensor {
     x.square()
 }

@@ -10,7 +10,7 @@ use program::*;
 use thalweg::kernel::Field;
 use thalweg::prelude::*;
 
-/// Each is one kernel that writes only its result, and makes no plan when it comes again.
+/// Each kernel of the chapter is one launch that writes only its result, and makes no plan when it is called again.
 #[test]
 fn each_is_one_kernel() {
     let _pinned = pinned();

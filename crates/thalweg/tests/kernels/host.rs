@@ -54,7 +54,8 @@ fn it_runs_between_other_operations() {
     assert!(cubes().on(&Tensor::zeros_with([0, 3], DType::F64)).to_vec::<f64>().unwrap().is_empty());
 }
 
-/// It runs once, when a result is needed, and costs no kernel and no bytes but those of its operands and results.
+/// A host operation runs once, when a result is needed, and costs no kernel and no bytes but those of its operands and
+/// results.
 #[test]
 fn it_costs_its_own_call_and_nothing_else() {
     let _pinned = pinned();
@@ -113,7 +114,8 @@ fn its_error_is_the_error_of_the_read() {
     assert!(matches!(&error, Error::Failed(cause) if cause.to_string().contains("row 1")), "{error}");
 }
 
-/// The function may compute with tensors itself, on the recording thread, and be triggered by another thread.
+/// The function of a host operation may compute with tensors itself, on the recording thread, and be triggered by
+/// another thread.
 #[test]
 fn it_may_compute_with_tensors() {
     let scale = Tensor::new([2.0f32, 3.0]);

@@ -44,14 +44,14 @@ fn black_scholes<F: Real>(spot: F, strike: F, years: F, rate: F, volatility: F) 
     (call, call - spot + strike * discount)
 }
 
-/// Disabled by `cfg`, with everything that the macro generates.
+/// Kernel that is disabled by `cfg`, with everything that the macro generates.
 #[cfg(any())]
 #[kernel]
 fn absent<F: Real>(x: F) -> F {
     nothing_of_that_name(x)
 }
 
-/// With a where clause, and a mutable parameter.
+/// Kernel with a where clause and a mutable parameter.
 #[kernel]
 fn halved<F>(mut x: F, mut n: i32) -> (F, i32)
 where

@@ -16,7 +16,7 @@ fn gated<F: Real>(a: F, b: F) -> F {
     a / (1.0 + (-a).exp()) * b
 }
 
-/// Kernels and bytes written of attention with a user-defined score, whose values are checked.
+/// Number of kernels, and of bytes written, of attention with a user-defined score, whose values are checked.
 fn attention(heads: usize) -> (u64, u64) {
     let _pinned = pinned();
     let (n, d) = (128usize, 32usize);

@@ -160,7 +160,7 @@ impl Call {
         matches!(self.get(name), Argument::Bool(true) | Argument::Int(1))
     }
 
-    /// A string; empty for any other argument.
+    /// String argument; empty for any other argument.
     pub fn text(&self, name: &str) -> &str {
         match self.get(name) {
             Argument::Text(t) => t,
@@ -179,7 +179,7 @@ impl Call {
         }
     }
 
-    /// An integer or a list of them.
+    /// Integer argument, or list of integers.
     pub fn ints(&self, name: &str) -> Vec<i64> {
         match self.get(name) {
             Argument::Int(i) => vec![*i],
@@ -232,7 +232,7 @@ impl Call {
         }
     }
 
-    /// Whether it is an integer or a list of integers.
+    /// Whether the argument is an integer or a list of integers.
     pub fn are_ints(&self, name: &str) -> bool {
         match self.get(name) {
             Argument::List(list) => list.iter().all(|a| matches!(a, Argument::Int(_))),

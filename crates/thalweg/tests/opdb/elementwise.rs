@@ -38,7 +38,7 @@ fn from_left(
     }
 }
 
-/// `other` times a number, which usually is 1.
+/// Argument `name` times the argument `alpha`, which usually is 1.
 fn scaled(c: &Call, name: &str) -> Tensor {
     let other = match c.op(name) {
         Operand::Tensor(t) => t.clone(),

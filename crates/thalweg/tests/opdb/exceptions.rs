@@ -15,7 +15,7 @@ use Aspect::{Gradient, Second, Value};
 pub enum Samples {
     /// Special points only.
     Special,
-    /// All of them.
+    /// All samples.
     All,
 }
 

@@ -33,7 +33,7 @@ impl Results {
         self.0.push((name.into(), x, want.into()));
     }
 
-    /// Reads and compares all of them.
+    /// Reads and compares all recorded results.
     pub fn check(self, engine: &str) {
         for (name, x, want) in self.0 {
             let name = format!("{name} on {engine}");

@@ -226,6 +226,8 @@ unsafe fn neighbours<T: Number>(from: *const T, to: *mut T::Wide, count: usize) 
     }
 }
 
+/// Widens `count` contiguous elements, `N` at a time; the last `N` may overlap the ones before.
+///
 /// # Safety
 /// `count` elements are readable and writable; `count` is 0 or at least `N`.
 #[inline(always)]

@@ -41,7 +41,9 @@ pub(super) struct Gpu {
 struct Stream {
     /// Handle of the stream; null until work is submitted.
     handle: CUstream,
-    /// Whether the last submitted work is a launch: a copy before a launch that starts early could be overtaken.
+    /// Whether the last submitted work is a launch of one of our kernels. Only after such a launch may the next one
+    /// start early (programmatic dependent launch): it would overtake a copy, and a library's kernels may not wait for
+    /// earlier ones.
     after_launch: bool,
     /// Number of turns (exclusive uses by a thread) so far, and the last turn after which the stream is known to be
     /// empty.

@@ -11,7 +11,7 @@ use thalweg_kernel::{
     MatmulGeometry, Node, NodeId, Precision, RowGeometry, Store, TileGeometry, Weights, bodies, copied, widened_bytes,
 };
 
-/// Rows and columns of an output tile, the unit in which products are divided into chunks.
+/// Number of rows, and of columns, of an output tile, the unit in which products are divided into chunks.
 const PRODUCT_CHUNK: u64 = 96;
 
 pub(super) fn contraction(
@@ -159,7 +159,8 @@ impl CostFeatures {
     }
 }
 
-/// Adds a map or row body that runs rectangle by rectangle.
+/// Adds the features of a map or row body that runs rectangle by rectangle, without changing the number of points and
+/// chunks.
 fn tiled(kernel: &Kernel, tiles: &TileGeometry, left: &mut [u64], reads: usize, f: &mut CostFeatures) {
     let points = (f.points, f.chunks);
     f.boxes = f.boxes.max(tiles.boxes.len() as u32);

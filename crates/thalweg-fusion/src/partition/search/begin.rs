@@ -127,7 +127,7 @@ impl ComponentSearch<'_, '_, '_> {
         firsts.map(|i| self.kernels.get(&whole(i), stored).map_err(|rule| (i, rule))).collect()
     }
 
-    /// Stores operations in the middle of chains that exceed one kernel.
+    /// Adds to `stored` operations in the middle of chains that are too long for one kernel.
     fn cut_long_chains(&self, stored: &mut BitSet) {
         let facts = self.kernels.facts;
         if TUNABLES.max_kernel_ops.admits(self.component.ops.len()) {
@@ -161,7 +161,7 @@ impl ComponentSearch<'_, '_, '_> {
         }
     }
 
-    /// Stores every n-th result of a long chain of `Put`s, so that no kernel has more than `max_puts`.
+    /// Adds to `stored` every n-th result of a long chain of `Put`s, so that no kernel has more than `max_puts`.
     fn cut_chains_of_parts(&self, stored: &mut BitSet) {
         let facts = self.kernels.facts;
         let ops = facts.ix.seg.ops;
@@ -203,7 +203,7 @@ impl Facts<'_> {
         None
     }
 
-    /// Stores everything that the kernel of `store` would compute. Returns whether there is anything.
+    /// Adds to `stored` everything that the kernel of `store` would compute. Returns whether there is anything.
     fn store_all_inside(&self, store: usize, stored: &mut BitSet) -> bool {
         let inside = self.computed_by(store, stored);
         let ops = &self.ix.seg.ops;
@@ -216,9 +216,9 @@ impl Facts<'_> {
         self.ix.seg.ops[i].op.class() == OpClass::Foreign
     }
 
-    /// Stores operations that the kernel of `store` would compute under more than `max_maps` maps. Returns whether
-    /// there are any. It counts paths to a value, some of which may have equal maps, so it is used only if a kernel is
-    /// full.
+    /// Adds to `stored` the operations that the kernel of `store` would compute under more than `max_maps` maps.
+    /// Returns whether there are any. It counts paths to a value, some of which may have equal maps, so it is used only
+    /// if a kernel is full.
     fn store_repeated(&self, store: usize, stored: &mut BitSet) -> bool {
         let ix = &self.ix;
         let mut ways = vec![0usize; store + 1];
@@ -246,11 +246,11 @@ impl Facts<'_> {
     }
 }
 
-/// Minimum additions per element, over all kernels that compute a value, at which the value is stored instead: about
-/// the cost of writing it once and reading it in each of them.
+/// Minimum number of additions per element, over all kernels that compute a value, at which the value is stored
+/// instead: about the cost of writing it once and reading it in each of them.
 const MUCH: u64 = 32;
 
-/// Approximate additions of an operation, per element.
+/// Approximate cost of an operation per element, in additions.
 fn own_additions(op: Op) -> u64 {
     match op {
         Op::Element(e) => u64::from(e.row().cost),

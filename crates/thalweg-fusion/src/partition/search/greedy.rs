@@ -19,14 +19,14 @@ pub(super) struct GreedySearch<'g, 'f, 'a> {
     pub state: State,
     /// Visit count at which the search ends.
     limit: u64,
-    /// Kernels between which every move has been tried before the search.
+    /// Old kernels: every move between only these was tried before this search began.
     old: Converged,
-    /// Kernels that existed when the last round began.
+    /// Kernels that existed when the last round began; moves between only these have been tried.
     converged: Converged,
 }
 
 impl<'g, 'f, 'a> GreedySearch<'g, 'f, 'a> {
-    /// Search from `state`.
+    /// Creates a search that starts from `state`.
     pub fn new(kernels: &'g mut Kernels<'f, 'a>, state: State) -> GreedySearch<'g, 'f, 'a> {
         GreedySearch { kernels, state, limit: 0, old: Converged::default(), converged: Converged::default() }
     }
@@ -52,7 +52,8 @@ impl<'g, 'f, 'a> GreedySearch<'g, 'f, 'a> {
         }
     }
 
-    /// Replaces the state by the result of a move, if that is faster. `about`: operations of the move, for the log.
+    /// Replaces the state by the result of a move, if that is faster; returns whether it was. `about`: operations of
+    /// the move, for the log.
     fn take(&mut self, (what, about): (Move, &[usize]), next: Result<State, Rule>) -> bool {
         considered(self.kernels.facts, what, about, self.state.time, time_of(&next));
         match next {
@@ -74,7 +75,8 @@ impl<'g, 'f, 'a> GreedySearch<'g, 'f, 'a> {
         }
     }
 
-    /// Move: merge reductions of one row class, and their producers, into the kernel that uses them.
+    /// Tries the moves that merge reductions of one row class, and their producers, into the kernel that uses them;
+    /// makes those that gain.
     fn absorb_rows(&mut self) {
         // A kernel is named by one of its stores, which stays the same while kernels are merged.
         let names: Vec<usize> = self.state.kernels.iter().map(|k| k.name(self.kernels.facts)).collect();
@@ -100,7 +102,7 @@ impl<'g, 'f, 'a> GreedySearch<'g, 'f, 'a> {
         }
     }
 
-    /// Move: merge kernels that read the same values or pass values to each other.
+    /// Tries to merge kernels that read the same values or pass values to each other; makes the moves that gain.
     fn merge(&mut self) {
         let rank = &self.kernels.facts.rank;
         let mut pairs: Vec<(u64, usize, usize)> = vec![];
@@ -131,7 +133,7 @@ impl<'g, 'f, 'a> GreedySearch<'g, 'f, 'a> {
         }
     }
 
-    /// Move: recompute a stored value wherever it is needed, instead of storing it.
+    /// Tries to recompute stored values wherever they are needed, instead of storing them; makes the moves that gain.
     fn store_less(&mut self) {
         let facts = self.kernels.facts;
         let mut chosen: Vec<usize> = self.state.stored.iter().filter(|&i| !facts.required.has(i)).collect();
@@ -151,7 +153,8 @@ impl<'g, 'f, 'a> GreedySearch<'g, 'f, 'a> {
         }
     }
 
-    /// Move: store a value that is computed several times, by a kernel of its own or by one that computes it.
+    /// Tries to store values that are computed several times, by a kernel of their own or by one that computes them;
+    /// makes the moves that gain.
     fn store_more(&mut self) {
         for v in self.kernels.recomputed_values(&self.state) {
             if self.kernels.visits >= self.limit {
@@ -174,7 +177,7 @@ impl<'g, 'f, 'a> GreedySearch<'g, 'f, 'a> {
         }
     }
 
-    /// Move: relocate a store to another kernel, or to one of its own.
+    /// Tries to move stores to other kernels, or to kernels of their own; makes the moves that gain.
     fn move_stores(&mut self) {
         let facts = self.kernels.facts;
         let several = self.state.kernels.iter().filter(|k| k.stores.len() > 1);
@@ -212,7 +215,7 @@ impl<'g, 'f, 'a> GreedySearch<'g, 'f, 'a> {
     }
 }
 
-/// Kernels that existed when the last round began: moves between only those have been tried.
+/// Set of kernels: moves between only these have been tried.
 #[derive(Default)]
 struct Converged(Vec<Rc<Kernel>>);
 
@@ -221,7 +224,8 @@ impl Converged {
         self.0.iter().any(|k| Rc::ptr_eq(k, kernel))
     }
 
-    /// Whether one of the kernels that store, load or compute a value is new.
+    /// Whether a move about value `v` has not been tried: one of the kernels that store, load or compute it is not in
+    /// the set.
     fn may_move(&self, state: &State, v: usize) -> bool {
         state.kernels.iter().any(|k| {
             let c = &k.candidate;
@@ -416,7 +420,7 @@ impl Kernels<'_, '_> {
         saved + factors as u64 > self.costs.least(0, own, own, facts.footprint)
     }
 
-    /// State in which a value is stored by the existing kernel `at`, or by one of its own.
+    /// State in which a value is also stored: by the existing kernel `home`, or with `None` by a kernel of its own.
     pub(super) fn stored_in(&mut self, state: &State, v: usize, home: Option<usize>) -> Result<State, Rule> {
         let mut stored = state.stored.clone();
         stored.insert(v);
@@ -431,7 +435,8 @@ impl Kernels<'_, '_> {
         }
     }
 
-    /// Kernels that may store a value: one of its own (`None`), and those that compute it or read its sources.
+    /// Kernels that may store a value: one of its own (`None`), those that compute it, and, for a fold, those that
+    /// share operands with a kernel that computes it.
     fn places_for(&self, state: &State, v: usize) -> Vec<Option<usize>> {
         let fold = self.facts.fold_of.contains_key(&v);
         let computes: Vec<usize> = (0..state.kernels.len())

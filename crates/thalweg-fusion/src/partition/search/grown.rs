@@ -20,8 +20,8 @@ use thalweg_ir::OpClass;
 use thalweg_kernel::Contracts;
 
 impl ComponentSearch<'_, '_, '_> {
-    /// Searches from a starting point. Also returns whether the result is the optimum; `None` if the start is not
-    /// usable.
+    /// Searches from a starting point. Also returns whether the result is the optimum if the search completed, since
+    /// the exact search ends it; `None` if the start is not usable.
     pub(crate) fn search_from(&mut self, begun: &Begun) -> Option<(SearchResult, bool)> {
         let (state, old) = self.adapted(begun)?;
         let limit = self.kernels.until(budget(self.effort, &state));
@@ -31,7 +31,7 @@ impl ComponentSearch<'_, '_, '_> {
         Some((self.complete_search(state, limit), optimal))
     }
 
-    /// Continues a search that its budget ended, from the partition where it stopped.
+    /// Continues a search from `state`, the partition where its budget ended it.
     pub(crate) fn search_on(&mut self, state: State) -> SearchResult {
         let limit = self.kernels.until(budget(self.effort, &state));
         let state = GreedySearch::new(self.kernels, state).improve(vec![], limit);

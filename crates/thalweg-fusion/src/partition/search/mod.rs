@@ -23,14 +23,14 @@ use std::rc::Rc;
 /// Search effort.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Effort {
-    /// No search. First legal plan: every reduction in a kernel of its own, everything else computed where it is
-    /// needed.
+    /// No search: the first legal plan, with every reduction in a kernel of its own and everything else computed where
+    /// it is needed.
     None,
     /// Short search, of about a quarter of the predicted run time of the first legal plan, at most the default. For
     /// segments that somebody waits for.
     Quick,
-    /// Search limited to a number of visits, that is, of operations written into candidates: one to two microseconds
-    /// each.
+    /// Search limited to this number of visits (candidates looked up, and operations written into them), of one to two
+    /// microseconds each.
     Visits(u64),
     /// Search until no move helps; finds the optimum if up to ten values may be stored.
     Full,
@@ -72,15 +72,16 @@ pub(crate) struct Component {
     pub ops: Vec<usize>,
 }
 
-/// Outcome of a search.
+/// Result of a search for the plan of a component.
 pub(crate) struct SearchResult {
-    /// Best plan.
+    /// The best plan found.
     pub state: State,
     /// Whether the search completed within its budget.
     pub complete: bool,
 }
 
-/// Stores of each kernel of a plan, with group members as separate kernels; and the set of all stores.
+/// Operations that each kernel of a plan stores, with group members as separate kernels; and the set of all stored
+/// operations.
 pub(crate) fn stores_of(plan: &Plan, operations: usize) -> (Vec<Vec<usize>>, BitSet) {
     let sorted = |part: &KernelPlan| {
         let mut all: Vec<usize> = part.writes().collect();
@@ -94,7 +95,7 @@ pub(crate) fn stores_of(plan: &Plan, operations: usize) -> (Vec<Vec<usize>>, Bit
 }
 
 impl State {
-    /// Stores of each kernel, and the set of all stores.
+    /// Operations that each kernel stores, and the set of all stored operations.
     pub fn stores(&self) -> (Vec<Vec<usize>>, BitSet) {
         (self.kernels.iter().map(|k| k.stores.clone()).collect(), self.stored.clone())
     }
@@ -107,17 +108,17 @@ impl State {
         State { stored, kernels, time }
     }
 
-    /// Kernel that stores an operation.
+    /// Index of the kernel that stores operation `op`.
     pub fn home(&self, op: usize) -> usize {
         self.home_of(op).expect("a stored operation has a kernel")
     }
 
-    /// Kernel that stores an operation; none if that is in another component.
+    /// Index of the kernel that stores operation `op`; `None` if that is in another component.
     pub fn home_of(&self, op: usize) -> Option<usize> {
         self.kernels.iter().position(|k| k.stores.binary_search(&op).is_ok())
     }
 
-    /// Kernels that each kernel reads from.
+    /// Indices of the kernels that each kernel reads from.
     pub fn reads(&self) -> Vec<Vec<usize>> {
         let mut home: FxHashMap<usize, usize> = FxHashMap::default();
         for (k, kernel) in self.kernels.iter().enumerate() {
@@ -175,7 +176,7 @@ pub struct NoPlan {
     pub op: usize,
     /// Name of the operation.
     pub name: &'static str,
-    /// Rule that its kernel breaks.
+    /// Rule that the operation's kernel breaks.
     pub rule: Rule,
 }
 
@@ -187,14 +188,15 @@ impl fmt::Display for NoPlan {
 
 impl std::error::Error for NoPlan {}
 
-/// Approximate picoseconds of a visit.
+/// Approximate time of a visit, in picoseconds.
 const VISIT_PS: u64 = 1_500_000;
 
 /// Divisor of the first plan's time that gives the budget of a quick search. With cold caches a visit takes half as
 /// long again as [`VISIT_PS`], and the start of the search as much again.
 const QUICKLY: u64 = 6;
 
-/// Maximum duration of a default search of a slow segment, in runs of the first plan; and its maximum number of visits.
+/// Maximum duration of a default search of a slow segment, in runs of the first plan (`RUNS`), and its maximum number
+/// of visits (`MAX_VISITS`).
 const RUNS: u64 = 10;
 const MAX_VISITS: u64 = 1_000_000;
 
@@ -208,7 +210,7 @@ fn budget(effort: Effort, begun: &State) -> u64 {
 }
 
 impl Kernels<'_, '_> {
-    /// State of kernels with the stores `stores`; `None` if one of them is illegal.
+    /// State with one kernel for each element of `stores`; `None` if one of them is illegal.
     pub fn state_of(&mut self, stores: &[Vec<usize>], stored: &BitSet) -> Option<State> {
         let made: Result<Vec<_>, Rule> = stores.iter().map(|s| self.get(s, stored)).collect();
         Some(State::new(self.facts, stored.clone(), made.ok()?))

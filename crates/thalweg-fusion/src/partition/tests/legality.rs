@@ -10,7 +10,7 @@ use crate::tunable::TUNABLES;
 use crate::write::rules::Rule;
 use thalweg_ir::{ElementOp, ReduceOp};
 
-/// Whether one kernel may store these, if these and `others` are all that is stored.
+/// Checks that one kernel may store `stores`, if only these operations and `others` are stored.
 fn one_kernel(g: &Graph, stores: &[T], others: &[T]) -> Result<(), Rule> {
     let op = |t: &T| match *t {
         T::Op(i) => i,

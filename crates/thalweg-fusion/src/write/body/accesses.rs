@@ -23,7 +23,8 @@ impl Writer<'_> {
         shape.numel() == 0 && self.domain.numel() > 0
     }
 
-    /// Placeholder value for a masked access, which is never selected.
+    /// Returns the node of a placeholder value for a masked access, which is never selected; adds the node if it is
+    /// new.
     pub(super) fn zero(&mut self, dtype: DType) -> NodeId {
         let zero = if dtype.is_float() { Scalar::Float(0.0) } else { Scalar::integer(0, dtype) };
         self.builder.constant(zero, dtype)
@@ -73,8 +74,8 @@ impl Writer<'_> {
         self.builder.scalar(slot, dtype)
     }
 
-    /// Node of a number that follows from the sizes. It is a scalar of the launch, so that the body is the same for all
-    /// sizes.
+    /// Returns the node of an integer that follows from the sizes; adds it if it is new. It is a scalar argument of the
+    /// launch, so that the body is the same for all sizes.
     pub(super) fn size(&mut self, value: i64) -> NodeId {
         self.scalar_argument(ScalarArg::Size(value), DType::I64)
     }

@@ -9,7 +9,7 @@ use thalweg_ir::View;
 use thalweg_kernel::{Body, Geometry, IndexMap, Kernel, MapGeometry, in_place_operand, reads_in_place};
 
 impl Writer<'_> {
-    /// Kernel whose domain is laid out as one map or row domain, or as boxes.
+    /// Kernel of the finished body, whose domain is laid out as one map or row domain, or as boxes.
     pub(super) fn laid_out(mut self) -> MapKernel {
         let body = std::mem::take(&mut self.builder).finish();
         let loaded = body.loaded();

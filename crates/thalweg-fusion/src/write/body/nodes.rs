@@ -10,8 +10,8 @@ use thalweg_ir::element::Expr;
 use thalweg_ir::{Arg, COMPONENT, DType, ElementOp, Monoid, Op, REVERSE, ReduceOp, Scalar, Shape, View};
 use thalweg_kernel::{Along, BodyBuilder, IndexMap, Node, NodeId, order, random::random_node};
 
-/// Unrolled fold in the order of a row's fold (`thalweg_kernel::order`). Each element is alone in its lane, and lane
-/// `l` is combined with lane `l + 8`, then `l + 4` …
+/// Adds an unrolled fold in the order of a row's fold (`thalweg_kernel::order`). Each element is alone in its lane, and
+/// lane `l` is combined with lane `l + 8`, then `l + 4` …
 fn unrolled(b: &mut BodyBuilder, op: Monoid, dtype: DType, mut lanes: Vec<NodeId>) -> NodeId {
     debug_assert!(lanes.len() <= order::LANES);
     let row = op.row();
@@ -101,7 +101,7 @@ impl Writer<'_> {
         .collect()
     }
 
-    /// Node of a reduction: folds over the row, or arithmetic on its unrolled elements.
+    /// Adds a reduction, as a fold over the row or as arithmetic on its unrolled elements; returns its node.
     fn reduction(&mut self, i: usize, op: ReduceOp, x: &[NodeId]) -> NodeId {
         let dtype = self.ix.seg.ops[i].dtype;
         let b = &mut self.builder;
@@ -145,7 +145,7 @@ impl Writer<'_> {
         b.cast(first, dtype)
     }
 
-    /// Index of a point along the one axis that operation `i` reduces.
+    /// Adds the index of a point along the one axis that operation `i` reduces; returns its node.
     fn place_in_row(&mut self, i: usize) -> NodeId {
         let shape = self.ix.shape(rows::operand(self.ix, i));
         let axis = rows::axes(self.ix, i).trailing_zeros() as usize;
@@ -158,7 +158,8 @@ impl Writer<'_> {
         self.builder.node(Node::Index { access, dtype: DType::U32 })
     }
 
-    /// Node of the element of `source`, which is in memory, at the given index along the axis.
+    /// Adds the load of the element of `source`, which is in memory, at the given index along the axis; returns its
+    /// node.
     pub(super) fn gather(&mut self, i: usize, path: &Path, source: ValueId, index: NodeId) -> Result<NodeId, Rule> {
         let ix = self.ix;
         if self.is_nowhere(ix.seg.shapes[i]) {
@@ -205,7 +206,8 @@ impl Writer<'_> {
         Ok(self.builder.node(Node::Gather { access, offset, inside }))
     }
 
-    /// `value` where the map from the domain reads an element, else `other`; only one of them if all points agree.
+    /// Adds the selection of `value` where the map from the domain reads an element, else of `other`; returns only one
+    /// of them, and adds nothing, if all points agree.
     fn inside_or(&mut self, map: MapId, value: NodeId, other: NodeId) -> NodeId {
         let map = self.orders.get(map).clone();
         if !map.is_masked() {
@@ -219,7 +221,7 @@ impl Writer<'_> {
         self.builder.element(ElementOp::Where, &[valid, value, other])
     }
 
-    /// Row-major index in a space of that shape, as u32 or, if that is too small, i64.
+    /// Adds the row-major index in a space of that shape, as u32 or, if that is too small, i64; returns its node.
     fn index(&mut self, path: &Path, shape: Shape) -> NodeId {
         let dtype = if shape.numel() as u64 <= 1 << 32 { DType::U32 } else { DType::I64 };
         let access = self.access(None, path.map_to(self.ix, shape));

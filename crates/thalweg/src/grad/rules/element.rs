@@ -89,7 +89,7 @@ impl Terms<'_> {
         &self.partials.terms[e.0 as usize]
     }
 
-    /// Whether the gradient is only selected or scaled by a constant, which rounds once.
+    /// Whether a term only selects the gradient or scales it by constants, which rounds once.
     fn is_plain(&self, e: Expr) -> bool {
         match self.term(e) {
             Term::Constant(_) => true,

@@ -77,8 +77,8 @@ fn shifted(x: &Tensor, axis: usize, before: usize, behind: usize, value: i64) ->
     x.pad(&widths, value)
 }
 
-/// `r_j = b_j + a_j·r_j+1` along an axis, by doubling: after step `s` each result spans `2ˢ` elements (Kogge and Stone
-/// 1973). There is no division, and its operations have derivatives of every order.
+/// Solution of the recurrence `r_j = b_j + a_j·r_j+1` along an axis, by doubling: after step `s` each result spans `2ˢ`
+/// elements (Kogge and Stone 1973). There is no division, and its operations have derivatives of every order.
 fn recurrence(mut a: Tensor, mut b: Tensor, axis: usize) -> Tensor {
     let n = b.dims()[axis];
     let mut span = 1;

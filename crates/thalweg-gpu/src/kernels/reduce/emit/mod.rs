@@ -86,7 +86,7 @@ fn number(n: usize, ty: Type) -> Expr {
     Expr::Number(n as i64, ty)
 }
 
-/// Lane index: the variable `v`.
+/// Variable with the index of an element in the thread's vector (not the lane of the warp).
 fn lane() -> Expr {
     Expr::name("v", Type::I32)
 }

@@ -10,7 +10,7 @@ pub const BITS: u32 = 8;
 /// Number of digit values, and threads per block.
 pub const DIGITS: u32 = 1 << BITS;
 
-/// Number of pairs per thread.
+/// Number of sorted pairs (destination element, position of the index) per thread; a tile has `EACH * DIGITS` pairs.
 pub const EACH: u32 = 8;
 
 /// Step of a radix pass, a launch of its own.
