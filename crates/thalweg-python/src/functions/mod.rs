@@ -1,0 +1,30 @@
+//! Functions of the namespace. Each takes arguments in any form that Python has, promotes dtypes, and records.
+
+pub mod create;
+pub mod elementwise;
+pub mod linalg;
+pub mod manipulate;
+pub mod reduce;
+
+use pyo3::prelude::*;
+
+/// Registers functions: names of `#[pyfunction]`s.
+macro_rules! register {
+    ($module:expr; $($name:ident),* $(,)?) => {
+        $($module.add_function(pyo3::wrap_pyfunction!($name, $module)?)?;)*
+    };
+}
+pub(crate) use register;
+
+/// Adds all functions to the module.
+///
+/// # Errors
+/// When the module cannot be changed.
+pub fn register_all(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    create::register(module)?;
+    elementwise::register(module)?;
+    linalg::register(module)?;
+    manipulate::register(module)?;
+    reduce::register(module)?;
+    Ok(())
+}
