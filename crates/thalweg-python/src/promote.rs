@@ -93,7 +93,7 @@ impl Arg {
     }
 
     /// Dtype of an operation on this weak scalar and an array of dtype `other`.
-    fn weak(&self, other: ArrayDType) -> ArrayDType {
+    pub fn weak(&self, other: ArrayDType) -> ArrayDType {
         match self {
             Arg::Array(data) => promote(data.dtype(), other),
             Arg::Bool(_) => other,

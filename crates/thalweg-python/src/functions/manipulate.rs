@@ -154,7 +154,15 @@ fn concat(py: Python<'_>, arrays: Vec<Data>, axis: Option<i64>) -> PyResult<Data
             return Err(value_error(py, format!("concat: shapes {a} and {b} differ beside axis {axis}")));
         }
     }
-    joined(py, &arrays, |all| Tensor::cat(all, axis))
+    concat_along(py, &arrays, axis)
+}
+
+/// Arrays joined along an axis in which alone they differ.
+///
+/// # Errors
+/// When there are none.
+pub fn concat_along(py: Python<'_>, arrays: &[Data], axis: usize) -> PyResult<Data> {
+    joined(py, arrays, |all| Tensor::cat(all, axis))
 }
 
 /// Arrays of one shape along a new axis. Dtypes are promoted.

@@ -1,10 +1,18 @@
 //! Functions of the namespace. Each takes arguments in any form that Python has, promotes dtypes, and records.
 
 pub mod create;
+pub mod dtypes;
 pub mod elementwise;
+#[cfg(feature = "fft")]
+pub mod fft;
+pub mod grad;
 pub mod linalg;
 pub mod manipulate;
+pub mod nn;
+pub mod observe;
+pub mod random;
 pub mod reduce;
+pub mod search;
 
 use pyo3::prelude::*;
 
@@ -22,9 +30,17 @@ pub(crate) use register;
 /// When the module cannot be changed.
 pub fn register_all(module: &Bound<'_, PyModule>) -> PyResult<()> {
     create::register(module)?;
+    dtypes::register(module)?;
     elementwise::register(module)?;
+    #[cfg(feature = "fft")]
+    fft::register(module)?;
+    grad::register(module)?;
     linalg::register(module)?;
     manipulate::register(module)?;
+    nn::register(module)?;
+    observe::register(module)?;
+    random::register(module)?;
     reduce::register(module)?;
+    search::register(module)?;
     Ok(())
 }
