@@ -38,7 +38,7 @@ class __array_namespace_info__:
 
     def devices(self):
         """Names of the devices."""
-        return _t.devices()
+        return tuple(_t.devices())
 
     def dtypes(self, *, device=None, kind=None):
         """The standard's dtypes that are there, by name; those of a kind, or of a tuple of kinds."""

@@ -128,8 +128,8 @@ impl Key {
         if let [Part::Mask(mask)] = &parts[..]
             && mask.rank() > 0
         {
-            check_mask(py, mask, shape, 0)?;
-            return Ok(Key { basic: vec![], arrays: vec![], first: true, mask: Some(mask.clone()) });
+            let mask = checked_mask(py, mask.clone(), shape, 0)?;
+            return Ok(Key { basic: vec![], arrays: vec![], first: true, mask: Some(mask) });
         }
         let advanced = parts.iter().any(|p| matches!(p, Part::Index(_) | Part::Mask(_)));
         let mut key = Key { basic: vec![], arrays: vec![], first: false, mask: None };
@@ -185,7 +185,7 @@ impl Key {
                     out += 1;
                 }
                 Part::Mask(mask) => {
-                    check_mask(py, &mask, shape, axis)?;
+                    let mask = checked_mask(py, mask, shape, axis)?;
                     for index in run_fallible(py, || mask.nonzero())? {
                         key.basic.push(SliceArg::range(None, None, 1));
                         key.arrays.push((out, index));
@@ -208,15 +208,19 @@ impl Key {
     }
 }
 
-fn check_mask(py: Python<'_>, mask: &Tensor, shape: &Shape, axis: usize) -> PyResult<()> {
+/// A mask for axes of a shape from `axis` on. A mask with a size of 0 selects nothing, as NumPy has it.
+fn checked_mask(py: Python<'_>, mask: Tensor, shape: &Shape, axis: usize) -> PyResult<Tensor> {
+    let own = Shape::new(&shape.dims()[axis..axis + mask.rank()]);
     for (i, &size) in mask.dims().iter().enumerate() {
-        if shape[axis + i] != size {
-            let own = shape[axis + i];
-            let text = format!("a boolean index has {size} elements along axis {}, the array {own}", axis + i);
+        if own[i] != size && size != 0 {
+            let text = format!("a boolean index has {size} elements along axis {}, the array {}", axis + i, own[i]);
             return Err(index_error(py, text));
         }
     }
-    Ok(())
+    if *mask.shape() == own {
+        return Ok(mask);
+    }
+    run(py, || Tensor::full_with(own, false, (DType::Bool, mask.device())))
 }
 
 /// Order of axes that puts the indexed ones first.

@@ -652,10 +652,11 @@ fn eye(
     py: Python<'_>,
     n_rows: usize,
     n_cols: Option<usize>,
-    k: i64,
+    k: i128,
     dtype: Option<DTypeArg>,
     device: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Data> {
+    let k = diagonal_of(k);
     let device = device_or_default(py, device)?;
     let dtype = dtype_or_float(dtype);
     let columns = n_cols.unwrap_or(n_rows);
@@ -671,13 +672,13 @@ fn eye(
 /// ``indexing="xy"`` exchanges the first two dimensions, ``"ij"`` does not.
 #[pyfunction]
 #[pyo3(signature = (*arrays, indexing = "xy"))]
-fn meshgrid(py: Python<'_>, arrays: Vec<Data>, indexing: &str) -> PyResult<Vec<Data>> {
+fn meshgrid<'py>(py: Python<'py>, arrays: Vec<Data>, indexing: &str) -> PyResult<Bound<'py, PyTuple>> {
     let by = match indexing {
         "xy" => Indexing::Cartesian,
         "ij" => Indexing::Matrix,
         other => return Err(value_error(py, format!("meshgrid: indexing is \"xy\" or \"ij\", not {other:?}"))),
     };
-    run(py, || {
+    let all: Vec<Data> = run(py, || {
         let vectors: Vec<Data> =
             arrays.iter().map(|d| if d.rank() == 0 { d.map(|x| x.reshape([1])) } else { d.clone() }).collect();
         let parts = |f: fn(&Data) -> Tensor| Tensor::meshgrid(&vectors.iter().map(f).collect::<Vec<_>>(), by);
@@ -694,7 +695,14 @@ fn meshgrid(py: Python<'_>, arrays: Vec<Data>, indexing: &str) -> PyResult<Vec<D
         });
         let all = re.into_iter().zip(im).zip(&vectors);
         all.map(|((re, im), d)| if d.dtype().is_complex() { Complex { re, im }.into() } else { re.into() }).collect()
-    })
+    })?;
+    PyTuple::new(py, all)
+}
+
+/// Number of a diagonal; beyond all arrays it is clamped.
+fn diagonal_of(k: i128) -> i64 {
+    const BEYOND: i128 = 1 << 48;
+    k.clamp(-BEYOND, BEYOND) as i64
 }
 
 fn triangle(py: Python<'_>, x: &Data, k: i64, upper: bool) -> PyResult<Data> {
@@ -707,15 +715,15 @@ fn triangle(py: Python<'_>, x: &Data, k: i64, upper: bool) -> PyResult<Data> {
 /// Elements on and below diagonal ``k`` of matrices, zeros above.
 #[pyfunction]
 #[pyo3(signature = (x, /, *, k = 0))]
-fn tril(py: Python<'_>, x: Data, k: i64) -> PyResult<Data> {
-    triangle(py, &x, k, false)
+fn tril(py: Python<'_>, x: Data, k: i128) -> PyResult<Data> {
+    triangle(py, &x, diagonal_of(k), false)
 }
 
 /// Elements on and above diagonal ``k`` of matrices, zeros below.
 #[pyfunction]
 #[pyo3(signature = (x, /, *, k = 0))]
-fn triu(py: Python<'_>, x: Data, k: i64) -> PyResult<Data> {
-    triangle(py, &x, k, true)
+fn triu(py: Python<'_>, x: Data, k: i128) -> PyResult<Data> {
+    triangle(py, &x, diagonal_of(k), true)
 }
 
 /// Array of bytes, for `pickle`.

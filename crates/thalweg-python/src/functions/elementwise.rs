@@ -555,6 +555,22 @@ macro_rules! unary_functions {
     };
 }
 
+/// Sign bit, of NaN as well.
+fn sign_bit(x: &Tensor) -> Tensor {
+    let bits = match x.dtype().size() {
+        2 => DType::I16,
+        4 => DType::I32,
+        _ => DType::I64,
+    };
+    x.detach().bitcast(bits).lt(0)
+}
+
+/// `exp(z) - 1`, which is +0 for both zeros.
+fn complex_expm1(z: &Complex) -> Complex {
+    let Complex { re, im } = z.expm1();
+    Complex { re: re + 0.0, im }
+}
+
 unary_functions! {
     /// Inverse cosine in radians; NaN outside [-1, 1] for real numbers.
     acos Float Tensor::acos, Complex::acos;
@@ -577,7 +593,7 @@ unary_functions! {
     /// Exponential function.
     exp Float Tensor::exp, Complex::exp;
     /// ``exp(x) - 1``, accurate near 0.
-    expm1 Float Tensor::expm1, Complex::expm1;
+    expm1 Float Tensor::expm1, complex_expm1;
     /// Largest integer not above ``x``, in its dtype.
     floor Rounding Tensor::floor;
     /// Natural logarithm.
@@ -611,7 +627,7 @@ unary_functions! {
     /// ``1 / x``. Takes floats; integers are converted.
     reciprocal Float Tensor::recip, Complex::recip;
     /// Whether the sign is negative, also of -0.0 and NaN, as bool.
-    signbit RealFloat Tensor::signbit;
+    signbit RealFloat sign_bit;
     /// Error function.
     erf RealFloat Tensor::erf;
     /// ``1 - erf(x)``, accurate where it is small.

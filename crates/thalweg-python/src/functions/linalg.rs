@@ -244,6 +244,7 @@ mod decompositions {
     use crate::array::Data;
     use crate::dtype::{ArrayDType::Real, default_float};
     use crate::error::{run, type_error, value_error};
+    use crate::functions::elementwise::array_of;
     use crate::promote::Arg;
     use pyo3::prelude::*;
     use thalweg::{DType, MatrixNorm, Tensor};
@@ -349,32 +350,78 @@ mod decompositions {
         })
     }
 
-    /// Pseudoinverses of matrices; singular values below ``rtol`` times the largest count as 0.
-    #[pyfunction]
-    #[pyo3(signature = (x, /, *, rtol = None))]
-    pub fn pinv(py: Python<'_>, x: Data, rtol: Option<f64>) -> PyResult<Data> {
-        let x = real(py, "pinv", x)?;
-        Ok(run(py, || x.pinv(rtol))?.into())
+    /// Relative bound of singular values that count as 0: by default the precision times the larger size, else a number
+    /// or an array of one number for each matrix; with a last axis of size 1.
+    fn bounds(py: Python<'_>, x: &Data, rtol: Option<Arg>) -> PyResult<Tensor> {
+        let larger = x.dims()[x.rank() - 2..].iter().copied().max().unwrap_or(0);
+        let part = x.dtype().part();
+        let device = x.device();
+        match rtol {
+            None => {
+                let bound = larger as f64 * part.float_info().epsilon;
+                run(py, || Tensor::full_with([1], bound, (part, device)))
+            }
+            Some(rtol) => {
+                let bound = array_of(py, &rtol, Real(part), device)?.real(py, "rtol")?;
+                run(py, || bound.unsqueeze(-1))
+            }
+        }
     }
 
-    /// Numbers of singular values above ``rtol`` times the largest, as int64.
+    /// Complex matrices as real ones of twice the size, `[[re, -im], [im, re]]`.
+    fn embedded(z: &thalweg::Complex) -> Tensor {
+        let upper = Tensor::cat(&[z.re.clone(), -&z.im], -1);
+        Tensor::cat(&[upper, Tensor::cat(&[z.im.clone(), z.re.clone()], -1)], -2)
+    }
+
+    /// Pseudoinverses of matrices; singular values below ``rtol`` times the largest count as 0. ``rtol`` is a number, or
+    /// an array of one for each matrix.
     #[pyfunction]
     #[pyo3(signature = (x, /, *, rtol = None))]
-    pub fn matrix_rank(py: Python<'_>, x: Data, rtol: Option<f64>) -> PyResult<Data> {
-        let x = matrices(py, "matrix_rank", x)?;
-        let smaller = x.dims()[x.rank() - 2..].iter().copied().min().unwrap_or(0);
-        run(py, || match &x {
-            Data::Real(x) => x.matrix_rank(rtol).into(),
-            Data::Complex(z) => {
-                let values = z.svdvals();
-                let larger = z.dims()[z.rank() - 2..].iter().copied().max().unwrap_or(0);
-                let relative = rtol.unwrap_or(larger as f64 * z.dtype().float_info().epsilon);
-                if smaller == 0 {
-                    return Data::Real(values.gt(0.0).sum(-1));
-                }
-                let least = values.amax_keepdim(-1) * relative;
-                Data::Real(values.gt(least).sum(-1))
+    pub fn pinv(py: Python<'_>, x: Data, rtol: Option<Arg>) -> PyResult<Data> {
+        let x = matrices(py, "pinv", x)?;
+        let bound = bounds(py, &x, rtol)?;
+        let (rows, columns) = (x.dims()[x.rank() - 2], x.dims()[x.rank() - 1]);
+        let inverse = |x: &Tensor| {
+            let (u, s, vt) = x.svd();
+            if s.numel() == 0 {
+                // A matrix without rows or columns; leading dimensions stay.
+                return x.t().zeros_like();
             }
+            let least = s.amax_keepdim(-1) * &bound;
+            let kept = s.gt(&least);
+            let inverted = kept.where_(kept.where_(&s, 1.0).recip(), 0.0);
+            (vt.t() * inverted.unsqueeze(-2)).matmul(&u.t())
+        };
+        run(py, || match &x {
+            Data::Real(x) => inverse(x).into(),
+            Data::Complex(z) => {
+                // The pseudoinverse of the embedding is the embedding of the pseudoinverse.
+                let whole = inverse(&embedded(z));
+                let re = whole.narrow(-2, 0, columns).narrow(-1, 0, rows);
+                let im = whole.narrow(-2, columns, columns).narrow(-1, 0, rows);
+                Data::Complex(thalweg::Complex { re, im })
+            }
+        })
+    }
+
+    /// Numbers of singular values above ``rtol`` times the largest, as int64. ``rtol`` is a number, or an array of one for
+    /// each matrix.
+    #[pyfunction]
+    #[pyo3(signature = (x, /, *, rtol = None))]
+    pub fn matrix_rank(py: Python<'_>, x: Data, rtol: Option<Arg>) -> PyResult<Data> {
+        let x = matrices(py, "matrix_rank", x)?;
+        let bound = bounds(py, &x, rtol)?;
+        run(py, || {
+            let values = match &x {
+                Data::Real(x) => x.svdvals(),
+                Data::Complex(z) => z.svdvals(),
+            };
+            if values.numel() == 0 {
+                return Data::Real(values.gt(0.0).sum(-1));
+            }
+            let least = values.amax_keepdim(-1) * bound;
+            Data::Real(values.gt(least).sum(-1))
         })
     }
 

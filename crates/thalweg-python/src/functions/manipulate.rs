@@ -99,9 +99,10 @@ fn reshape(py: Python<'_>, x: Data, shape: &Bound<'_, PyAny>, copy: Option<bool>
 /// Arrays broadcast to their common shape.
 #[pyfunction]
 #[pyo3(signature = (*arrays))]
-fn broadcast_arrays(py: Python<'_>, arrays: Vec<Data>) -> PyResult<Vec<Data>> {
+fn broadcast_arrays<'py>(py: Python<'py>, arrays: Vec<Data>) -> PyResult<Bound<'py, PyTuple>> {
     let shape = common_shape(py, arrays.iter().map(|a| *a.shape()))?;
-    run(py, || arrays.iter().map(|a| a.map(|x| x.broadcast_to(shape))).collect())
+    let all: Vec<Data> = run(py, || arrays.iter().map(|a| a.map(|x| x.broadcast_to(shape))).collect())?;
+    PyTuple::new(py, all)
 }
 
 fn common_shape(py: Python<'_>, shapes: impl Iterator<Item = Shape>) -> PyResult<Shape> {
