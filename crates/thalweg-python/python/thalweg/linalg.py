@@ -1,8 +1,9 @@
 """Linear algebra: the extension ``linalg`` of the array API standard, and a few functions more.
 
-Matrices are the last two dimensions; those before are a batch. Decompositions take float32 and float64 (integers are
-converted). A matrix that a decomposition does not take (singular, not positive definite, with NaN) is a ValueError where
-a value is read. Complex matrices: products, ``solve``, ``inv``, ``eigvalsh``, ``svdvals``, norms, ``matrix_rank``.
+Matrices are the last two dimensions; those before are a batch. Decompositions take float32, float64, complex64 and
+complex128 (integers are converted). A matrix that a decomposition does not take (singular, not positive definite, with
+NaN) is a ValueError where a value is read. Decompositions of complex matrices have no gradients; ``lstsq``,
+``matrix_exp`` and ``solve_triangular`` take real ones only.
 """
 
 from typing import NamedTuple
@@ -55,7 +56,7 @@ if hasattr(_linalg, "eigh"):
         return EigResult(*_linalg.eig(x))
 
     def eigh(x, /):
-        """Eigenvalues in ascending order and eigenvectors (columns) of symmetric matrices."""
+        """Eigenvalues in ascending order and eigenvectors (columns) of symmetric or Hermitian matrices."""
         return EighResult(*_linalg.eigh(x))
 
     def qr(x, /, *, mode="reduced"):

@@ -261,6 +261,11 @@ mod decompositions {
         }
     }
 
+    /// Two results as arrays.
+    fn both((a, b): (impl Into<Data>, impl Into<Data>)) -> (Data, Data) {
+        (a.into(), b.into())
+    }
+
     fn real(py: Python<'_>, name: &str, x: Data) -> PyResult<Tensor> {
         match matrices(py, name, x)? {
             Data::Real(x) => Ok(x),
@@ -268,14 +273,17 @@ mod decompositions {
         }
     }
 
-    /// Lower triangular factor L of positive definite matrices ``x = L @ L.mT``; with ``upper`` the transpose. A matrix
+    /// Lower triangular factor L of positive definite matrices ``x = L @ conj(L.mT)``; with ``upper`` its adjoint. A matrix
     /// that is not positive definite is a ValueError where a value is read.
     #[pyfunction]
     #[pyo3(signature = (x, /, *, upper = false))]
     pub fn cholesky(py: Python<'_>, x: Data, upper: bool) -> PyResult<Data> {
         check_square(py, "cholesky", &x)?;
-        let x = real(py, "cholesky", x)?;
-        Ok(run(py, || if upper { x.cholesky().t() } else { x.cholesky() })?.into())
+        let x = matrices(py, "cholesky", x)?;
+        run(py, || match &x {
+            Data::Real(x) => Data::Real(if upper { x.cholesky().t() } else { x.cholesky() }),
+            Data::Complex(z) => Data::Complex(if upper { z.cholesky().adjoint() } else { z.cholesky() }),
+        })
     }
 
     /// Determinants of square matrices.
@@ -283,8 +291,11 @@ mod decompositions {
     #[pyo3(signature = (x, /))]
     pub fn det(py: Python<'_>, x: Data) -> PyResult<Data> {
         check_square(py, "det", &x)?;
-        let x = real(py, "det", x)?;
-        Ok(run(py, || x.det())?.into())
+        let x = matrices(py, "det", x)?;
+        run(py, || match &x {
+            Data::Real(x) => x.det().into(),
+            Data::Complex(z) => z.det().into(),
+        })
     }
 
     /// Signs of determinants, and logarithms of their magnitudes.
@@ -292,19 +303,23 @@ mod decompositions {
     #[pyo3(signature = (x, /))]
     pub fn slogdet(py: Python<'_>, x: Data) -> PyResult<(Data, Data)> {
         check_square(py, "slogdet", &x)?;
-        let x = real(py, "slogdet", x)?;
-        let (sign, log) = run(py, || x.slogdet())?;
-        Ok((sign.into(), log.into()))
+        let x = matrices(py, "slogdet", x)?;
+        run(py, || match &x {
+            Data::Real(x) => both(x.slogdet()),
+            Data::Complex(z) => both(z.slogdet()),
+        })
     }
 
-    /// Eigenvalues in ascending order and eigenvectors (columns) of symmetric matrices.
+    /// Eigenvalues in ascending order and eigenvectors (columns) of symmetric or Hermitian matrices.
     #[pyfunction]
     #[pyo3(signature = (x, /))]
     pub fn eigh(py: Python<'_>, x: Data) -> PyResult<(Data, Data)> {
         check_square(py, "eigh", &x)?;
-        let x = real(py, "eigh", x)?;
-        let (values, vectors) = run(py, || x.eigh())?;
-        Ok((values.into(), vectors.into()))
+        let x = matrices(py, "eigh", x)?;
+        run(py, || match &x {
+            Data::Real(x) => both(x.eigh()),
+            Data::Complex(z) => both(z.eigh()),
+        })
     }
 
     /// Eigenvalues of symmetric or Hermitian matrices, in ascending order.
@@ -324,9 +339,11 @@ mod decompositions {
     #[pyo3(signature = (x, /))]
     pub fn eig(py: Python<'_>, x: Data) -> PyResult<(Data, Data)> {
         check_square(py, "eig", &x)?;
-        let x = real(py, "eig", x)?;
-        let (values, vectors) = run(py, || x.eig())?;
-        Ok((values.into(), vectors.into()))
+        let x = matrices(py, "eig", x)?;
+        run(py, || match &x {
+            Data::Real(x) => both(x.eig()),
+            Data::Complex(z) => both(z.eig()),
+        })
     }
 
     /// Eigenvalues of square matrices, as complex numbers.
@@ -334,8 +351,11 @@ mod decompositions {
     #[pyo3(signature = (x, /))]
     pub fn eigvals(py: Python<'_>, x: Data) -> PyResult<Data> {
         check_square(py, "eigvals", &x)?;
-        let x = real(py, "eigvals", x)?;
-        Ok(run(py, || x.eigvals())?.into())
+        let x = matrices(py, "eigvals", x)?;
+        run(py, || match &x {
+            Data::Real(x) => x.eigvals().into(),
+            Data::Complex(z) => z.eigvals().into(),
+        })
     }
 
     /// Inverses of square matrices. A singular matrix is a ValueError where a value is read.
@@ -429,13 +449,16 @@ mod decompositions {
     #[pyfunction]
     #[pyo3(signature = (x, /, *, mode = "reduced"))]
     pub fn qr(py: Python<'_>, x: Data, mode: &str) -> PyResult<(Data, Data)> {
-        let x = real(py, "qr", x)?;
-        let (q, r) = match mode {
-            "reduced" => run(py, || x.qr())?,
-            "complete" => run(py, || x.qr_complete())?,
+        let x = matrices(py, "qr", x)?;
+        let complete = match mode {
+            "reduced" => false,
+            "complete" => true,
             other => return Err(value_error(py, format!("qr: mode is \"reduced\" or \"complete\", not {other:?}"))),
         };
-        Ok((q.into(), r.into()))
+        run(py, || match &x {
+            Data::Real(x) => both(if complete { x.qr_complete() } else { x.qr() }),
+            Data::Complex(z) => both(if complete { z.qr_complete() } else { z.qr() }),
+        })
     }
 
     /// Solution of ``x1 @ y = x2``. A right side of one dimension is a vector. A singular matrix is a ValueError where a
@@ -474,9 +497,17 @@ mod decompositions {
     #[pyfunction]
     #[pyo3(signature = (x, /, *, full_matrices = true))]
     pub fn svd(py: Python<'_>, x: Data, full_matrices: bool) -> PyResult<(Data, Data, Data)> {
-        let x = real(py, "svd", x)?;
-        let (u, s, vh) = run(py, || if full_matrices { x.svd_full() } else { x.svd() })?;
-        Ok((u.into(), s.into(), vh.into()))
+        let x = matrices(py, "svd", x)?;
+        run(py, || match &x {
+            Data::Real(x) => {
+                let (u, s, vh) = if full_matrices { x.svd_full() } else { x.svd() };
+                (u.into(), s.into(), vh.into())
+            }
+            Data::Complex(z) => {
+                let (u, s, vh) = if full_matrices { z.svd_full() } else { z.svd() };
+                (u.into(), s.into(), vh.into())
+            }
+        })
     }
 
     /// Singular values, in descending order.
