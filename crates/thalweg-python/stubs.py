@@ -6,6 +6,7 @@ Usage: python stubs.py [--check]. With --check it writes nothing, and ends with 
 
 import inspect
 import pathlib
+import re
 import sys
 
 import thalweg as tw
@@ -14,6 +15,7 @@ FOLDER = pathlib.Path(__file__).resolve().parent / "python" / "thalweg"
 
 HEADER = """\
 # Written by stubs.py from the signatures of the built module.
+import builtins
 from collections.abc import Callable, Iterator, Sequence
 from types import EllipsisType, ModuleType
 from typing import Any, Literal, NamedTuple, SupportsIndex
@@ -21,12 +23,12 @@ from typing import Any, Literal, NamedTuple, SupportsIndex
 """
 
 ALIASES = """\
-Scalar = bool | int | float | complex
+Scalar = builtins.bool | int | float | complex
 ArrayLike = Array | Scalar
 DTypeLike = DType | str | type
 Shape = int | Sequence[int]
 Axis = int | Sequence[int]
-Index = int | slice | EllipsisType | None | Array | Sequence[int] | Sequence[bool]
+Index = int | slice | EllipsisType | None | Array | Sequence[int] | Sequence[builtins.bool]
 
 """
 
@@ -59,7 +61,7 @@ TYPES = {
     "concat.arrays": "Sequence[Array]", "stack.arrays": "Sequence[Array]", "from_dlpack.x": "Any",
     "matrix_power.n": "int", "multinomial.n": "int", "fftfreq.n": "int", "rfftfreq.n": "int", "diff.n": "int",
     "permutation.x": "int | Array", "bernoulli.p": "ArrayLike", "bernoulli.shape": "Shape | None",
-    "linear.weight": "Array", "set_default_device.device": "str | None", "title": "str", "pinv.rtol": "float | Array | None",
+    "linear.weight": "Array", "bincount.weights": "Array | None", "set_default_device.device": "str | None", "title": "str", "pinv.rtol": "float | Array | None",
     "matrix_rank.rtol": "float | Array | None", "lstsq.rtol": "float | None", "broadcast_shapes.shapes": "Shape",
 }
 for _name in ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"):
@@ -78,6 +80,11 @@ RETURNS = {
     "unique_all": "UniqueAllResult", "unique_counts": "UniqueCountsResult", "unique_inverse": "UniqueInverseResult",
     "eig": "EigResult", "eigh": "EighResult", "qr": "QRResult", "slogdet": "SlogdetResult", "svd": "SVDResult",
 }
+
+
+def built_in(table):
+    """The name `bool` is a dtype in the namespace, so annotations name the built-in type by its module."""
+    return {name: re.sub(r"\bbool\b", "builtins.bool", kind) for name, kind in table.items()}
 
 
 def documented(doc, indent):
@@ -134,9 +141,11 @@ def named_tuple(name, value):
     return f"class {name}(NamedTuple):\n{documented(value.__doc__, 4)}\n{fields}\n"
 
 
+TYPES, RETURNS = built_in(TYPES), built_in(RETURNS)
+
 BINARY = "add sub mul truediv floordiv mod pow and or xor lshift rshift matmul".split()
 METHODS = {
-    "item": "bool | int | float | complex", "tolist": "Any", "astype": "Array", "copy": "Array", "reshape": "Array",
+    "item": "Scalar", "tolist": "Any", "astype": "Array", "copy": "Array", "reshape": "Array",
     "flatten": "Array", "to_device": "Array", "sum": "Array", "prod": "Array", "mean": "Array", "max": "Array",
     "min": "Array", "any": "Array", "all": "Array",
 }
@@ -168,19 +177,19 @@ def array_class():
     out.append(
         "    def __getitem__(self, key: Index | tuple[Index, ...], /) -> Array: ...\n"
         "    def __setitem__(self, key: Index | tuple[Index, ...], value: Any, /) -> None: ...\n"
-        "    def __bool__(self) -> bool: ...\n"
+        "    def __bool__(self) -> builtins.bool: ...\n"
         "    def __int__(self) -> int: ...\n"
         "    def __float__(self) -> float: ...\n"
         "    def __complex__(self) -> complex: ...\n"
         "    def __index__(self) -> int: ...\n"
         "    def __len__(self) -> int: ...\n"
         "    def __iter__(self) -> Iterator[Array]: ...\n"
-        "    def __contains__(self, value: Any, /) -> bool: ...\n"
+        "    def __contains__(self, value: Any, /) -> builtins.bool: ...\n"
         "    def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType: ...\n"
         "    def __dlpack__(self, *, stream: int | None = None, max_version: tuple[int, int] | None = None, "
-        "dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any: ...\n"
+        "dl_device: tuple[int, int] | None = None, copy: builtins.bool | None = None) -> Any: ...\n"
         "    def __dlpack_device__(self) -> tuple[int, int]: ...\n"
-        "    def __array__(self, dtype: Any = None, *, copy: bool | None = None) -> Any: ...\n"
+        "    def __array__(self, dtype: Any = None, *, copy: builtins.bool | None = None) -> Any: ...\n"
         "    def __buffer__(self, flags: int, /) -> memoryview: ...\n\n"
     )
     return "".join(out)

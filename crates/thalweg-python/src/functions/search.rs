@@ -2,11 +2,10 @@
 
 use super::register;
 use crate::array::Data;
-use crate::dtype::ArrayDType::Real;
+use crate::dtype::{ArrayDType::Real, default_float};
 use crate::error::{index_error, run, run_fallible, type_error, value_error};
 use crate::functions::elementwise::{Binary, binary};
 use crate::functions::linalg::promoted;
-use crate::functions::manipulate::reshape_to;
 use crate::functions::reduce::axis_of;
 use crate::promote::Arg;
 use pyo3::prelude::*;
@@ -208,8 +207,8 @@ fn isin(py: Python<'_>, x1: Arg, x2: Arg, invert: bool) -> PyResult<Data> {
 
 /// Differences of neighbouring elements along an axis, ``n`` times. ``prepend`` and ``append`` are joined before.
 #[pyfunction]
-#[pyo3(signature = (x, /, *, axis = -1, n = 1, prepend = None, append = None))]
-fn diff(py: Python<'_>, x: Data, axis: i64, n: usize, prepend: Option<Data>, append: Option<Data>) -> PyResult<Data> {
+#[pyo3(signature = (x, /, n = 1, *, axis = -1, prepend = None, append = None))]
+fn diff(py: Python<'_>, x: Data, n: usize, axis: i64, prepend: Option<Data>, append: Option<Data>) -> PyResult<Data> {
     let axis = axis_of(py, axis, x.rank())?;
     let mut all = vec![];
     for part in [prepend, Some(x.clone()), append].into_iter().flatten() {
@@ -237,12 +236,20 @@ fn diff(py: Python<'_>, x: Data, axis: i64, n: usize, prepend: Option<Data>, app
     Ok(x)
 }
 
-/// Number of each value in a vector of integers that are not negative, as int64. Waits for the largest.
+/// Number of each value in a vector of integers that are not negative, as int64; with ``weights`` the sum of these for
+/// each value, as floats. Waits for the largest.
 #[pyfunction]
-#[pyo3(signature = (x, /, *, minlength = 0))]
-fn bincount(py: Python<'_>, x: Data, minlength: usize) -> PyResult<Data> {
-    let x = reshape_to(py, &x, &[-1])?.real(py, "bincount")?;
-    Ok(run_fallible(py, || x.bincount(minlength))?.into())
+#[pyo3(signature = (x, /, *, weights = None, minlength = 0))]
+fn bincount(py: Python<'_>, x: Data, weights: Option<Data>, minlength: usize) -> PyResult<Data> {
+    if x.rank() != 1 {
+        return Err(value_error(py, format!("bincount: takes a vector, not shape {}", x.shape())));
+    }
+    let x = x.real(py, "bincount")?;
+    let x = if x.dtype() == DType::Bool { run(py, || x.cast(DType::U8))? } else { x };
+    let Some(weights) = weights else { return Ok(run_fallible(py, || x.bincount(minlength))?.into()) };
+    let weights = weights.real(py, "bincount")?;
+    let weights = if weights.dtype().is_float() { weights } else { run(py, || weights.cast(default_float()))? };
+    Ok(run_fallible(py, || x.bincount_weighted(&weights, minlength))?.into())
 }
 
 /// ``x`` with ``values`` at indices along an axis, as ``put_along_axis`` that returns its result.

@@ -214,7 +214,7 @@ impl EachMatrix<2, 5> for Svd {
     fn run<T: Real>(
         &self,
         a: [MatRef<'_, T>; 2],
-        [mut u_re, u_im, mut s, mut vh_re, mut vh_im]: [MatMut<'_, T>; 5],
+        [u_re, u_im, mut s, mut vh_re, mut vh_im]: [MatMut<'_, T>; 5],
         par: Par,
     ) -> Result<(), String> {
         let (m, n) = a[0].shape();
