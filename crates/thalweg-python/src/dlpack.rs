@@ -4,9 +4,9 @@
 //! capsules of arrays. Always true: a capsule is consumed at most once; its deleter is called once, when the last array
 //! that reads its memory is gone; a capsule that cannot be taken is an error and stays usable.
 
-use crate::array::Data;
 use crate::dtype::{ArrayDType, ArrayDType::Real};
 use crate::error::{run, run_fallible, type_error, value_error};
+use crate::handle::Data;
 use pyo3::exceptions::{PyBufferError, PyRuntimeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -78,7 +78,7 @@ struct Versioned {
     tensor: RawTensor,
 }
 
-/// What an exported capsule keeps: the memory of the array, and the lists that the capsule points to.
+/// State of an exported capsule: the memory of the array, and the lists that the capsule points to.
 struct Exported {
     shape: [i64; MAX_RANK],
     strides: [i64; MAX_RANK],
@@ -265,7 +265,7 @@ impl Drop for Imported {
     }
 }
 
-/// What an import may do with memory that it cannot use in place.
+/// Permission of an import to copy memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Copy {
     /// Copy always.

@@ -8,6 +8,7 @@ mod dlpack;
 mod dtype;
 mod error;
 mod functions;
+mod handle;
 mod promote;
 mod torch;
 

@@ -3,9 +3,9 @@
 //! Python scalars are weak: they take the dtype of the array, or the default dtype of their kind where the array's kind
 //! is below theirs (an integer array and a Python float give the default float).
 
-use crate::array::{Array, Data};
 use crate::dtype::{ArrayDType, ArrayDType::Real, default_float};
 use crate::error::{overflow_error, type_error};
+use crate::handle::{Array, Data};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyComplex, PyComplexMethods, PyFloat, PyInt};
 use thalweg::{DType, Scalar};

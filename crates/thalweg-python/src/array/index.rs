@@ -3,19 +3,19 @@
 //! In: an array and a key. Out: the selected elements, or the array with other elements there. Always true: a key is
 //! resolved to one form, a slice of basic parts and then index arrays on some axes, which reads and writes share.
 
-use super::{Array, Data};
 use crate::dtype::{ArrayDType, ArrayDType::Real};
 use crate::error::{index_error, run, run_fallible, type_error, value_error};
 use crate::functions::create::of_foreign;
 use crate::functions::create::of_nested;
 use crate::functions::elementwise::array_of;
+use crate::handle::{Array, Data};
 use crate::promote::Arg;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyEllipsis, PyInt, PyList, PySlice, PyTuple};
 use thalweg::{DType, MAX_RANK, Shape, SliceArg, Tensor};
 
 /// One component of a key.
-enum Part {
+enum KeyPart {
     Slice(SliceArg),
     At(i64),
     NewAxis,
@@ -26,7 +26,7 @@ enum Part {
     Mask(Tensor),
 }
 
-fn part_of(item: &Bound<'_, PyAny>) -> PyResult<Part> {
+fn part_of(item: &Bound<'_, PyAny>) -> PyResult<KeyPart> {
     let py = item.py();
     if let Ok(slice) = item.cast::<PySlice>() {
         let end = |name: &str| -> PyResult<Option<i64>> {
@@ -37,20 +37,20 @@ fn part_of(item: &Bound<'_, PyAny>) -> PyResult<Part> {
         if step == 0 {
             return Err(value_error(py, "slice step cannot be zero"));
         }
-        return Ok(Part::Slice(SliceArg::range(start, stop, step)));
+        return Ok(KeyPart::Slice(SliceArg::range(start, stop, step)));
     }
     if item.is_none() {
-        return Ok(Part::NewAxis);
+        return Ok(KeyPart::NewAxis);
     }
     if item.cast::<PyEllipsis>().is_ok() {
-        return Ok(Part::Ellipsis);
+        return Ok(KeyPart::Ellipsis);
     }
     if let Ok(v) = item.cast::<PyBool>() {
         let v = v.is_true();
-        return Ok(Part::Mask(run(py, || Tensor::full_with([], v, DType::Bool))?));
+        return Ok(KeyPart::Mask(run(py, || Tensor::full_with([], v, DType::Bool))?));
     }
     if item.cast::<PyInt>().is_ok() {
-        return Ok(Part::At(bound(item)?));
+        return Ok(KeyPart::At(bound(item)?));
     }
     let data = match item.cast::<Array>() {
         Ok(array) => Some(array.get().data()),
@@ -59,10 +59,10 @@ fn part_of(item: &Bound<'_, PyAny>) -> PyResult<Part> {
     };
     if let Some(data) = data {
         return match data {
-            Data::Real(x) if x.dtype() == DType::Bool => Ok(Part::Mask(x)),
-            Data::Real(x) if x.dtype().is_int() => Ok(Part::Index(x)),
+            Data::Real(x) if x.dtype() == DType::Bool => Ok(KeyPart::Mask(x)),
+            Data::Real(x) if x.dtype().is_int() => Ok(KeyPart::Index(x)),
             Data::Real(x) if x.numel() == 0 && item.cast::<PyList>().is_ok() => {
-                Ok(Part::Index(run(py, || x.cast(DType::I64))?))
+                Ok(KeyPart::Index(run(py, || x.cast(DType::I64))?))
             }
             other => {
                 let name = other.dtype().name();
@@ -71,7 +71,7 @@ fn part_of(item: &Bound<'_, PyAny>) -> PyResult<Part> {
         };
     }
     if item.hasattr("__index__")? {
-        return Ok(Part::At(bound(&item.call_method0("__index__")?)?));
+        return Ok(KeyPart::At(bound(&item.call_method0("__index__")?)?));
     }
     let kind = item.get_type().name()?;
     Err(index_error(
@@ -106,7 +106,7 @@ struct Key {
 
 impl Key {
     fn new(py: Python<'_>, key: &Bound<'_, PyAny>, shape: &Shape) -> PyResult<Key> {
-        let parts: Vec<Part> = match key.cast::<PyTuple>() {
+        let parts: Vec<KeyPart> = match key.cast::<PyTuple>() {
             Ok(tuple) => tuple.iter().map(|item| part_of(&item)).collect::<PyResult<_>>()?,
             Err(_) => vec![part_of(key)?],
         };
@@ -114,24 +114,24 @@ impl Key {
         let taken: usize = parts
             .iter()
             .map(|p| match p {
-                Part::Slice(_) | Part::At(_) | Part::Index(_) => 1,
-                Part::Mask(m) => m.rank(),
-                Part::NewAxis | Part::Ellipsis => 0,
+                KeyPart::Slice(_) | KeyPart::At(_) | KeyPart::Index(_) => 1,
+                KeyPart::Mask(m) => m.rank(),
+                KeyPart::NewAxis | KeyPart::Ellipsis => 0,
             })
             .sum();
         if taken > rank {
             return Err(index_error(py, format!("too many indices: {taken} for the {rank} axes of {shape}")));
         }
-        if parts.iter().filter(|p| matches!(p, Part::Ellipsis)).count() > 1 {
+        if parts.iter().filter(|p| matches!(p, KeyPart::Ellipsis)).count() > 1 {
             return Err(index_error(py, "an index can only have a single ellipsis ('...')"));
         }
-        if let [Part::Mask(mask)] = &parts[..]
+        if let [KeyPart::Mask(mask)] = &parts[..]
             && mask.rank() > 0
         {
             let mask = checked_mask(py, mask.clone(), shape, 0)?;
             return Ok(Key { basic: vec![], arrays: vec![], first: true, mask: Some(mask) });
         }
-        let advanced = parts.iter().any(|p| matches!(p, Part::Index(_) | Part::Mask(_)));
+        let advanced = parts.iter().any(|p| matches!(p, KeyPart::Index(_) | KeyPart::Mask(_)));
         let mut key = Key { basic: vec![], arrays: vec![], first: false, mask: None };
         // Axis of the operand, and of the sliced array.
         let (mut axis, mut out) = (0, 0);
@@ -139,21 +139,21 @@ impl Key {
         let mut positions: Vec<usize> = vec![];
         for (position, part) in parts.into_iter().enumerate() {
             match part {
-                Part::Slice(slice) => {
+                KeyPart::Slice(slice) => {
                     key.basic.push(slice);
                     (axis, out) = (axis + 1, out + 1);
                 }
-                Part::NewAxis => {
+                KeyPart::NewAxis => {
                     key.basic.push(SliceArg::NewAxis);
                     out += 1;
                 }
-                Part::Ellipsis => {
+                KeyPart::Ellipsis => {
                     for _ in 0..rank - taken {
                         key.basic.push(SliceArg::range(None, None, 1));
                         (axis, out) = (axis + 1, out + 1);
                     }
                 }
-                Part::At(at) => {
+                KeyPart::At(at) => {
                     let size = shape[axis] as i64;
                     if at >= size || at < -size {
                         let text = format!("index {at} is out of bounds for axis {axis} with size {size}");
@@ -170,13 +170,13 @@ impl Key {
                     }
                     axis += 1;
                 }
-                Part::Index(index) => {
+                KeyPart::Index(index) => {
                     key.basic.push(SliceArg::range(None, None, 1));
                     key.arrays.push((out, index));
                     positions.push(position);
                     (axis, out) = (axis + 1, out + 1);
                 }
-                Part::Mask(mask) if mask.rank() == 0 => {
+                KeyPart::Mask(mask) if mask.rank() == 0 => {
                     // One or no element of a new axis.
                     key.basic.push(SliceArg::NewAxis);
                     let index = run_fallible(py, || mask.reshape([1]).flat_nonzero())?;
@@ -184,7 +184,7 @@ impl Key {
                     positions.push(position);
                     out += 1;
                 }
-                Part::Mask(mask) => {
+                KeyPart::Mask(mask) => {
                     let mask = checked_mask(py, mask, shape, axis)?;
                     for index in run_fallible(py, || mask.nonzero())? {
                         key.basic.push(SliceArg::range(None, None, 1));
@@ -299,7 +299,7 @@ fn masked(py: Python<'_>, x: &Tensor, mask: &Tensor) -> PyResult<Tensor> {
         let places = mask.flatten().flat_nonzero()?;
         let mut dims = vec![mask.numel()];
         dims.extend(&rest);
-        Ok(x.reshape(&Shape::new(&dims)).index_select(0, &places))
+        Ok(x.reshape(Shape::new(&dims)).index_select(0, &places))
     })
 }
 
@@ -358,7 +358,7 @@ fn write_masked(py: Python<'_>, x: &Tensor, mask: &Tensor, values: &Tensor) -> P
     let over = run(py, || {
         let mut shape = mask.dims().to_vec();
         shape.resize(x.rank(), 1);
-        mask.reshape(&Shape::new(&shape)).broadcast_to(*x.shape())
+        mask.reshape(Shape::new(&shape)).broadcast_to(*x.shape())
     })?;
     // Values that are the same for all selected elements need no count of these.
     let rest = &x.dims()[covered..];

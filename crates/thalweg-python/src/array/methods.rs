@@ -1,15 +1,16 @@
 //! Attributes and methods of the class.
 
-// What `#[pymethods]` writes inside a macro of this crate is taken for code of this crate.
+// Code that `#[pymethods]` writes inside a macro of this crate is linted as if it were written here.
 #![allow(unsafe_op_in_unsafe_fn, reason = "written by pyo3")]
 
-use super::{Array, Data};
 use crate::dlpack;
 use crate::dtype::{ArrayDType, ArrayDType::Real, DTypeArg, PyDType};
 use crate::error::{run, run_fallible, type_error, value_error};
-use crate::functions::create::{device_of_name, list_of};
+use crate::functions::arguments::device_of_name;
+use crate::functions::create::list_of;
 use crate::functions::manipulate::{reshape_to, transposed};
 use crate::functions::reduce::{AxisArg, Reduction, reduce};
+use crate::handle::{Array, Data};
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -47,7 +48,7 @@ fn format_of(dtype: ArrayDType) -> Option<&'static CStr> {
     })
 }
 
-/// What an exported buffer keeps until it is released.
+/// State of an exported buffer until it is released.
 struct ExportedBuffer {
     _memory: TensorMemory,
     format: CString,

@@ -1,14 +1,14 @@
 //! Operators of the class, reflected and in-place ones too.
 
-// What `#[pymethods]` writes inside a macro of this crate is taken for code of this crate.
+// Code that `#[pymethods]` writes inside a macro of this crate is linted as if it were written here.
 #![allow(unsafe_op_in_unsafe_fn, reason = "written by pyo3")]
 
-use super::{Array, Data};
 use crate::dtype::ArrayDType;
 use crate::error::{type_error, value_error};
 use crate::functions::create::of_foreign;
 use crate::functions::elementwise::{Binary, binary, unary_operator};
 use crate::functions::linalg::matmul_args;
+use crate::handle::{Array, Data};
 use crate::promote::Arg;
 use pyo3::basic::CompareOp;
 use pyo3::prelude::*;

@@ -1,8 +1,8 @@
 //! Arrays as text: `str` and `repr` as NumPy's.
 
-use super::{Array, Data};
 use crate::dtype::{ArrayDType, ArrayDType::Real};
 use crate::error::run_fallible;
+use crate::handle::{Array, Data};
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use thalweg::{DType, TextStyle};

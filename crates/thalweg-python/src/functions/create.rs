@@ -1,59 +1,17 @@
 //! Creation of arrays, from Python data, from other libraries' arrays, and from rules.
 
 use super::register;
-use crate::array::{Array, Data};
 use crate::dlpack::{self, Copy};
 use crate::dtype::{ArrayDType, ArrayDType::Real, DTypeArg, default_float};
 use crate::error::{run, run_fallible, type_error, value_error};
+use crate::functions::arguments::{ShapeArg, device_of_name, device_or_default};
 use crate::functions::elementwise::{array_of, fitted};
+use crate::handle::{Array, Data};
 use crate::promote::{Arg, common, integer, promote};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyComplex, PyFloat, PyList, PyString, PyTuple};
 use thalweg::{Complex, DType, Device, Indexing, MAX_RANK, Scalar, Shape, Tensor};
-
-/// Device of an argument: its name, or an object with a name like it.
-///
-/// # Errors
-/// When there is no such device.
-pub fn device_of_name(py: Python<'_>, device: &Bound<'_, PyAny>) -> PyResult<Device> {
-    let name = match device.cast::<PyString>() {
-        Ok(name) => name.to_str()?.to_string(),
-        Err(_) => device.str()?.to_str()?.to_string(),
-    };
-    run_fallible(py, || Device::from_name(&name)).map_err(|_| {
-        let there = Device::names().join(", ");
-        value_error(py, format!("there is no device {name:?}; there are: {there}"))
-    })
-}
-
-/// Device of an optional argument; the default device if there is none.
-pub fn device_or_default(py: Python<'_>, device: Option<&Bound<'_, PyAny>>) -> PyResult<Device> {
-    match device {
-        Some(device) if !device.is_none() => device_of_name(py, device),
-        _ => run_fallible(py, Device::try_default),
-    }
-}
-
-/// A shape as an argument: an int or a sequence of ints, which may be arrays without dimensions.
-pub struct ShapeArg(pub Vec<usize>);
-
-impl<'a, 'py> FromPyObject<'a, 'py> for ShapeArg {
-    type Error = PyErr;
-
-    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<ShapeArg> {
-        let py = object.py();
-        let sizes: Vec<i64> = match object.extract::<i64>() {
-            Ok(one) => vec![one],
-            Err(_) => object.try_iter()?.map(|size| size?.extract::<i64>()).collect::<PyResult<_>>()?,
-        };
-        if sizes.len() > MAX_RANK {
-            return Err(value_error(py, format!("rank {} is over the limit of {MAX_RANK}", sizes.len())));
-        }
-        let size = |d: &i64| usize::try_from(*d).map_err(|_| value_error(py, "negative dimensions are not allowed"));
-        Ok(ShapeArg(sizes.iter().map(size).collect::<PyResult<_>>()?))
-    }
-}
 
 /// Elements of nested Python data.
 #[derive(Default)]
@@ -273,9 +231,11 @@ fn of_buffer(object: &Bound<'_, PyAny>) -> PyResult<Data> {
     let device = run_fallible(py, Device::try_default)?;
     if dense || shape.numel() == 0 {
         let count = shape.numel() * size;
+        if count == 0 {
+            return dlpack::from_bytes(py, &[], shape, dtype, device);
+        }
         // SAFETY: dense memory of that many bytes while the buffer is held.
-        let bytes =
-            if count == 0 { &[][..] } else { unsafe { std::slice::from_raw_parts(view.buf.cast::<u8>(), count) } };
+        let bytes = unsafe { std::slice::from_raw_parts(view.buf.cast::<u8>(), count) };
         return dlpack::from_bytes(py, bytes, shape, dtype, device);
     }
     // Strides are in bytes, so elements are taken as steps of one byte.

@@ -1,9 +1,9 @@
 //! Functions of dtypes.
 
 use super::register;
-use crate::array::Array;
 use crate::dtype::{ArrayDType, ArrayDType::Real, DTypeArg, PyDType};
 use crate::error::{type_error, value_error};
+use crate::handle::Array;
 use crate::promote::{Arg, common, promote};
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};

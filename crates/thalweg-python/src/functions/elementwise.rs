@@ -4,9 +4,9 @@
 //! dtypes are found here, before anything is recorded.
 
 use super::register;
-use crate::array::Data;
 use crate::dtype::{ArrayDType, ArrayDType::Real, default_float};
 use crate::error::{run, type_error, value_error};
+use crate::handle::Data;
 use crate::promote::{Arg, common};
 use pyo3::prelude::*;
 use thalweg::{Complex, DType, Device, Operand, Scalar, Tensor};
@@ -497,7 +497,7 @@ binary_functions! {
     logical_xor => LogicalXor;
 }
 
-/// What a unary function takes, and what it computes other dtypes in.
+/// Dtypes that a unary function takes; it converts or refuses others.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Takes {
     /// Floats and complex numbers; integers are converted to a float dtype.

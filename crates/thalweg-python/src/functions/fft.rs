@@ -1,10 +1,10 @@
 //! Fourier transforms: `thalweg.fft`.
 
 use super::register;
-use crate::array::Data;
 use crate::dtype::{ArrayDType::Real, default_float};
 use crate::error::{run, type_error, value_error};
 use crate::functions::reduce::{AxisArg, axes_of, axis_of};
+use crate::handle::Data;
 use pyo3::prelude::*;
 use thalweg::{DType, Fft, FftNorm, Tensor};
 
@@ -180,7 +180,7 @@ fn frequencies(
     device: Option<&Bound<'_, PyAny>>,
     half: bool,
 ) -> PyResult<Data> {
-    let device = super::create::device_or_default(py, device)?;
+    let device = super::arguments::device_or_default(py, device)?;
     let dtype = dtype.map_or(Real(default_float()), |d| d.0);
     if !dtype.is_float() {
         return Err(type_error(py, format!("fftfreq: dtype is a float dtype, not {}", dtype.name())));

@@ -4,8 +4,8 @@
 //! operations; inside another gradient they are tracked, so they nest.
 
 use super::register;
-use crate::array::{Array, Data};
 use crate::error::{run, type_error, value_error};
+use crate::handle::{Array, Data};
 use crate::promote::Arg;
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyDict, PyTuple};
@@ -279,7 +279,7 @@ fn jvp<'py>(f: Bound<'py, PyAny>, primals: &Bound<'py, PyTuple>, tangents: Vec<D
     Ok((value.into(), dy.into()))
 }
 
-/// The same values, through which no gradient flows.
+/// Values of ``x``, through which no gradient flows.
 #[pyfunction]
 #[pyo3(signature = (x, /))]
 fn stop_gradient(x: Data) -> Data {

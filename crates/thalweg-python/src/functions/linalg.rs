@@ -1,10 +1,10 @@
 //! Products of vectors and matrices.
 
 use super::register;
-use crate::array::Data;
 use crate::dtype::{ArrayDType, ArrayDType::Real};
 use crate::error::{run, type_error, value_error};
 use crate::functions::elementwise::{array_of, device_of};
+use crate::handle::Data;
 use crate::promote::{Arg, common};
 use pyo3::prelude::*;
 use thalweg::DType;
@@ -241,10 +241,10 @@ mod decompositions {
     //! Decompositions and solvers, with the feature `linalg`.
 
     use super::{check_matrices, check_square, promoted};
-    use crate::array::Data;
     use crate::dtype::{ArrayDType::Real, default_float};
     use crate::error::{run, type_error, value_error};
     use crate::functions::elementwise::array_of;
+    use crate::handle::Data;
     use crate::promote::Arg;
     use pyo3::prelude::*;
     use thalweg::{DType, MatrixNorm, Tensor};

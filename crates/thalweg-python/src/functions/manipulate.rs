@@ -1,11 +1,11 @@
 //! Shapes, joins and moves of elements.
 
 use super::register;
-use crate::array::Data;
 use crate::dtype::ArrayDType;
 use crate::error::{run, run_fallible, type_error, value_error};
-use crate::functions::create::ShapeArg;
+use crate::functions::arguments::ShapeArg;
 use crate::functions::reduce::{AxisArg, axes_of, axis_of};
+use crate::handle::Data;
 use crate::promote::promote;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -155,14 +155,14 @@ fn concat(py: Python<'_>, arrays: Vec<Data>, axis: Option<i64>) -> PyResult<Data
             return Err(value_error(py, format!("concat: shapes {a} and {b} differ beside axis {axis}")));
         }
     }
-    concat_along(py, &arrays, axis)
+    concat_on_axis(py, &arrays, axis)
 }
 
 /// Arrays joined along an axis in which alone they differ.
 ///
 /// # Errors
 /// When there are none.
-pub fn concat_along(py: Python<'_>, arrays: &[Data], axis: usize) -> PyResult<Data> {
+pub fn concat_on_axis(py: Python<'_>, arrays: &[Data], axis: usize) -> PyResult<Data> {
     joined(py, arrays, |all| Tensor::cat(all, axis))
 }
 
@@ -421,7 +421,7 @@ fn astype(
             format!("astype: {} to {} would drop imaginary parts; see real", x.dtype().name(), to.name()),
         ));
     }
-    let device = device.filter(|d| !d.is_none()).map(|d| super::create::device_of_name(py, d)).transpose()?;
+    let device = device.filter(|d| !d.is_none()).map(|d| super::arguments::device_of_name(py, d)).transpose()?;
     let x = match device {
         Some(device) => run_fallible(py, || {
             Ok(match x {

@@ -1,5 +1,6 @@
 //! Functions of the namespace. Each takes arguments in any form that Python has, promotes dtypes, and records.
 
+pub mod arguments;
 pub mod create;
 pub mod dtypes;
 pub mod elementwise;

@@ -1,9 +1,9 @@
 //! Functions of neural networks that NumPy has not: `thalweg.nn`. Names, layouts and defaults are PyTorch's.
 
 use super::register;
-use crate::array::Data;
 use crate::error::{run, type_error, value_error};
 use crate::functions::reduce::{AxisArg, axes_of, axis_of};
+use crate::handle::Data;
 use pyo3::prelude::*;
 use thalweg::{Attention, Conv, ConvTranspose, Each, Interpolation, Padding, Pool, Shape, Tensor};
 

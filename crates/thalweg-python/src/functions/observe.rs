@@ -2,11 +2,11 @@
 
 use super::register;
 use crate::error::{run, run_fallible, value_error};
-use crate::functions::create::device_or_default;
+use crate::functions::arguments::device_or_default;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-/// What ran during a call: which operations shared a kernel, bytes moved, and why the rest was not fused.
+/// Explanation of a call: which operations shared a kernel, bytes moved, and why the rest was not fused.
 ///
 /// ``print`` shows it as text, a notebook as HTML.
 #[pyclass(name = "Explanation", module = "thalweg", frozen)]
@@ -17,13 +17,13 @@ impl Explanation {
     /// Number of kernels that ran.
     #[getter]
     fn kernels(&self) -> usize {
-        self.0.totals().kernels as usize
+        self.0.totals().kernels
     }
 
     /// Number of kernels without fusion.
     #[getter]
     fn kernels_unfused(&self) -> usize {
-        self.0.unfused().kernels as usize
+        self.0.unfused().kernels
     }
 
     /// The explanation as JSON text.
@@ -161,7 +161,7 @@ fn set_reproducible(py: Python<'_>, on: bool) -> PyResult<bool> {
 /// Ends background work, when the interpreter exits.
 #[pyfunction]
 fn _shutdown(py: Python<'_>) {
-    // What a fork inherited cannot be waited for.
+    // A fork has no threads to wait for, so its error is dropped.
     let _ = run(py, || {
         let _ = thalweg::synchronize();
         thalweg::finish_searches();

@@ -1,11 +1,11 @@
 //! Random numbers: `thalweg.random`. Each thread has its own generator; a value repeats from seed and position.
 
 use super::register;
-use crate::array::Data;
 use crate::dtype::{ArrayDType::Real, DTypeArg, default_float};
 use crate::error::{run, type_error, value_error};
-use crate::functions::create::{ShapeArg, device_or_default};
+use crate::functions::arguments::{ShapeArg, device_or_default};
 use crate::functions::reduce::axis_of;
+use crate::handle::Data;
 use pyo3::prelude::*;
 use thalweg::{DType, Device, Shape, Tensor};
 

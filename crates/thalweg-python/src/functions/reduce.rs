@@ -1,9 +1,9 @@
 //! Reductions, scans and searches along axes.
 
 use super::register;
-use crate::array::Data;
 use crate::dtype::{ArrayDType, ArrayDType::Real, DTypeArg, default_float};
 use crate::error::{axis_error, run, type_error, value_error};
+use crate::handle::Data;
 use pyo3::prelude::*;
 use thalweg::{Axes, DType, Tensor};
 
@@ -265,7 +265,7 @@ fn extreme_index(py: Python<'_>, x: Data, axis: Option<i64>, keep: bool, largest
     if axis.map_or(x.numel() == 0, |a| x.dims()[a] == 0) {
         return Err(value_error(py, format!("attempt to get {name} of an empty sequence")));
     }
-    let axes = || axis.map_or(Axes::from(..), |a| Axes::from(a));
+    let axes = || axis.map_or(Axes::from(..), Axes::from);
     run(py, || {
         Data::Real(match (largest, keep) {
             (true, false) => x.argmax(axes()),

@@ -1,12 +1,12 @@
 //! Indexing functions, searching, sorting and sets.
 
 use super::register;
-use crate::array::Data;
 use crate::dtype::{ArrayDType::Real, default_float};
 use crate::error::{index_error, run, run_fallible, type_error, value_error};
 use crate::functions::elementwise::{Binary, binary};
 use crate::functions::linalg::promoted;
 use crate::functions::reduce::axis_of;
+use crate::handle::Data;
 use crate::promote::Arg;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -42,8 +42,8 @@ fn take(py: Python<'_>, x: Data, indices: Data, axis: Option<i64>) -> PyResult<D
 /// Elements at an index for each element of the result: ``out[i, j] = x[indices[i, j], j]`` for axis 0 of two. The
 /// other dimensions broadcast.
 #[pyfunction]
-#[pyo3(signature = (x, indices, /, *, axis = -1))]
-fn take_along_axis(py: Python<'_>, x: Data, indices: Data, axis: i64) -> PyResult<Data> {
+#[pyo3(name = "take_along_axis", signature = (x, indices, /, *, axis = -1))]
+fn take_each(py: Python<'_>, x: Data, indices: Data, axis: i64) -> PyResult<Data> {
     let axis = axis_of(py, axis, x.rank())?;
     let index = index_of(py, "take_along_axis", indices, &x)?;
     run(py, || x.map(|t| t.gather(axis, &index)))
@@ -222,7 +222,7 @@ fn diff(py: Python<'_>, x: Data, n: usize, axis: i64, prepend: Option<Data>, app
         };
         all.push(part);
     }
-    let mut x = if all.len() == 1 { x } else { super::manipulate::concat_along(py, &all, axis)? };
+    let mut x = if all.len() == 1 { x } else { super::manipulate::concat_on_axis(py, &all, axis)? };
     for _ in 0..n {
         let size = x.dims()[axis];
         if size == 0 {
@@ -264,7 +264,7 @@ fn scatter(py: Python<'_>, x: Data, indices: Data, values: Data, axis: i64) -> P
 
 /// Adds the functions of this module.
 pub(super) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    register!(module; take, take_along_axis, nonzero, searchsorted, sort, argsort, topk, unique_values, _unique_all,
+    register!(module; take, take_each, nonzero, searchsorted, sort, argsort, topk, unique_values, _unique_all,
         isin, diff, bincount, scatter);
     Ok(())
 }

@@ -105,7 +105,12 @@ impl EachMatrix<2, 2> for Determinant {
         [ResultShape::Number; 2]
     }
 
-    fn run<T: Real>(&self, a: [MatRef<'_, T>; 2], [mut re, mut im]: [MatMut<'_, T>; 2], par: Par) -> Result<(), String> {
+    fn run<T: Real>(
+        &self,
+        a: [MatRef<'_, T>; 2],
+        [mut re, mut im]: [MatMut<'_, T>; 2],
+        par: Par,
+    ) -> Result<(), String> {
         let (pivots, odd) = pivots(a, par);
         let product = pivots.into_iter().fold((if odd { -1.0 } else { 1.0 }, 0.0), times);
         (re[(0, 0)], im[(0, 0)]) = (T::narrow(product.0), T::narrow(product.1));
@@ -263,12 +268,7 @@ impl EachMatrix<2, 3> for Hermitian {
         [ResultShape::Vector(n), ResultShape::Matrix(n, n), ResultShape::Matrix(n, n)]
     }
 
-    fn run<T: Real>(
-        &self,
-        a: [MatRef<'_, T>; 2],
-        [mut w, re, im]: [MatMut<'_, T>; 3],
-        par: Par,
-    ) -> Result<(), String> {
+    fn run<T: Real>(&self, a: [MatRef<'_, T>; 2], [mut w, re, im]: [MatMut<'_, T>; 3], par: Par) -> Result<(), String> {
         let n = a[0].nrows();
         if n == 0 {
             return Ok(());
