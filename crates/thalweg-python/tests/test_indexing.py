@@ -97,7 +97,8 @@ def test_reads_and_writes(seed):
 def test_assignment_rebinds_the_handle_alone():
     x = tw.asarray([1, 2, 3])
     y = x
-    z = tw.asarray(x)
+    z = tw.asarray(x, copy=True)
+    assert tw.asarray(x) is x and tw.asarray(x, dtype="float32") is not x
     view = x[:2]
     x[0] = 9
     assert y.tolist() == [9, 2, 3]

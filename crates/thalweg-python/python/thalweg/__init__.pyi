@@ -92,7 +92,7 @@ class Array:
         """The elements as nested lists of Python scalars. Waits until they are computed."""
 
     def astype(self, dtype: DTypeLike | None, /, *, copy: builtins.bool | None = True) -> Array:
-        """The array with elements of another dtype. A copy is a handle: values are immutable."""
+        """The array with elements of another dtype. Without ``copy`` an array of that dtype is returned itself."""
 
     def copy(self, /) -> Array:
         """A copy: another handle of the same values, which assignments to either do not change."""
@@ -243,7 +243,7 @@ class iinfo_object:
         """The dtype."""
 
 class Explanation:
-    """What ran during a call: which operations shared a kernel, bytes moved, and why the rest was not fused.
+    """Explanation of a call: which operations shared a kernel, bytes moved, and why the rest was not fused.
 
     ``print`` shows it as text, a notebook as HTML.
     """
@@ -346,8 +346,9 @@ def asarray(obj: Any, /, *, dtype: DTypeLike | None = None, device: str | None =
     obj : scalar, nested lists or tuples, Array, or an object with the buffer protocol or DLPack (NumPy, PyTorch)
     dtype : dtype of the result; by default that of the data, for Python scalars bool, int64, float64 or complex128
     device : "cpu", "cuda", "cuda:1"; by default that of the data, or the fastest
-    copy : True copies, False raises ValueError where data has to be copied, None copies where needed. Memory of another
-        library is copied unless ``copy=False``: its owner may change it later. See ``from_dlpack``, which shares.
+    copy : True copies, False raises ValueError where data has to be copied, None copies where needed: an Array of that
+        dtype and device is returned itself. Memory of another library is copied unless ``copy=False``: its owner may
+        change it later. See ``from_dlpack``, which shares.
     """
 
 def asin(x: Array, /) -> Array:
@@ -357,7 +358,9 @@ def asinh(x: Array, /) -> Array:
     """Inverse hyperbolic sine."""
 
 def astype(x: Array, dtype: DTypeLike | None, /, *, copy: builtins.bool | None = True, device: str | None = None) -> Array:
-    """The array with elements of another dtype. A copy is a handle: values are immutable."""
+    """The array with elements of another dtype, on another device if one is given. Without ``copy`` an array of that dtype and
+    device is returned itself.
+    """
 
 def atan(x: Array, /) -> Array:
     """Inverse tangent in radians."""
@@ -799,7 +802,7 @@ def std(x: Array, /, *, axis: Axis | None = None, correction: float = 0.0, keepd
     """Standard deviation over axes; all of them by default. The divisor is the number of elements less ``correction``."""
 
 def stop_gradient(x: Array, /) -> Array:
-    """The same values, through which no gradient flows."""
+    """Values of ``x``, through which no gradient flows."""
 
 def subtract(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Difference ``x1 - x2``. Takes numbers."""

@@ -213,15 +213,16 @@ impl Array {
         item(py, &data)
     }
 
-    /// The array with elements of another dtype. A copy is a handle: values are immutable.
+    /// The array with elements of another dtype. Without ``copy`` an array of that dtype is returned itself.
     #[pyo3(signature = (dtype, /, *, copy = true))]
-    fn astype(&self, py: Python<'_>, dtype: DTypeArg, copy: bool) -> PyResult<Data> {
-        let _ = copy;
-        let data = self.data();
-        if data.dtype() == dtype.0 {
-            return Ok(data);
+    fn astype(slf: &Bound<'_, Self>, dtype: DTypeArg, copy: bool) -> PyResult<Py<PyAny>> {
+        let py = slf.py();
+        let data = slf.get().data();
+        if data.dtype() == dtype.0 && !copy {
+            return Ok(slf.clone().into_any().unbind());
         }
-        run(py, || data.cast(dtype.0))
+        let data = if data.dtype() == dtype.0 { data } else { run(py, || data.cast(dtype.0))? };
+        Ok(Py::new(py, Array::new(data))?.into_any())
     }
 
     /// A copy: another handle of the same values, which assignments to either do not change.

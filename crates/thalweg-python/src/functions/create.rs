@@ -316,8 +316,9 @@ pub fn list_of<'py>(py: Python<'py>, data: &Data, scalar: bool) -> PyResult<Boun
 /// obj : scalar, nested lists or tuples, Array, or an object with the buffer protocol or DLPack (NumPy, PyTorch)
 /// dtype : dtype of the result; by default that of the data, for Python scalars bool, int64, float64 or complex128
 /// device : "cpu", "cuda", "cuda:1"; by default that of the data, or the fastest
-/// copy : True copies, False raises ValueError where data has to be copied, None copies where needed. Memory of another
-///     library is copied unless ``copy=False``: its owner may change it later. See ``from_dlpack``, which shares.
+/// copy : True copies, False raises ValueError where data has to be copied, None copies where needed: an Array of that
+///     dtype and device is returned itself. Memory of another library is copied unless ``copy=False``: its owner may
+///     change it later. See ``from_dlpack``, which shares.
 #[pyfunction]
 #[pyo3(signature = (obj, /, *, dtype = None, device = None, copy = None))]
 fn asarray(
@@ -325,7 +326,7 @@ fn asarray(
     dtype: Option<DTypeArg>,
     device: Option<&Bound<'_, PyAny>>,
     copy: Option<bool>,
-) -> PyResult<Data> {
+) -> PyResult<Py<PyAny>> {
     let py = obj.py();
     let to = dtype.map(|d| d.0);
     let device = device.filter(|d| !d.is_none()).map(|d| device_of_name(py, d)).transpose()?;
@@ -344,8 +345,9 @@ fn asarray(
         if copy == Some(false) {
             return Err(refuse());
         }
-        return of_nested_on(obj, to, device);
+        return object(py, of_nested_on(obj, to, device)?);
     };
+    let stays = device.is_none_or(|device| device == data.device());
     let moved = match device {
         Some(device) if device != data.device() => run_fallible(py, || {
             Ok(match data {
@@ -360,10 +362,17 @@ fn asarray(
             if copy == Some(false) {
                 return Err(refuse());
             }
-            run(py, || moved.cast(to))
+            object(py, run(py, || moved.cast(to))?)
         }
-        _ => Ok(moved),
+        // An array that is as wanted is returned itself.
+        _ if stays && copy != Some(true) && obj.is_instance_of::<Array>() => Ok(obj.clone().unbind()),
+        _ => object(py, moved),
     }
+}
+
+/// A new array.
+fn object(py: Python<'_>, data: Data) -> PyResult<Py<PyAny>> {
+    Ok(Py::new(py, Array::new(data))?.into_any())
 }
 
 /// An array over the memory of another library's array, by DLPack, without a copy.

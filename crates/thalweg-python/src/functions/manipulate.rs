@@ -1,11 +1,11 @@
 //! Shapes, joins and moves of elements.
 
 use super::register;
-use crate::dtype::ArrayDType;
+use crate::dtype::{ArrayDType, DTypeArg};
 use crate::error::{run, run_fallible, type_error, value_error};
-use crate::functions::arguments::ShapeArg;
+use crate::functions::arguments::{ShapeArg, device_of_name};
 use crate::functions::reduce::{AxisArg, axes_of, axis_of};
-use crate::handle::Data;
+use crate::handle::{Array, Data};
 use crate::promote::promote;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -403,35 +403,34 @@ fn pad(py: Python<'_>, x: Data, pad_width: &Bound<'_, PyAny>, mode: &str, consta
     })
 }
 
-/// The array with elements of another dtype. A copy is a handle: values are immutable.
+/// The array with elements of another dtype, on another device if one is given. Without ``copy`` an array of that dtype and
+/// device is returned itself.
 #[pyfunction]
 #[pyo3(signature = (x, dtype, /, *, copy = true, device = None))]
-fn astype(
-    py: Python<'_>,
-    x: Data,
-    dtype: crate::dtype::DTypeArg,
+fn astype<'py>(
+    x: &Bound<'py, Array>,
+    dtype: DTypeArg,
     copy: bool,
-    device: Option<&Bound<'_, PyAny>>,
-) -> PyResult<Data> {
-    let _ = copy;
-    let to = dtype.0;
-    if x.dtype().is_complex() && !to.is_complex() && to != ArrayDType::Real(DType::Bool) {
-        return Err(type_error(
-            py,
-            format!("astype: {} to {} would drop imaginary parts; see real", x.dtype().name(), to.name()),
-        ));
+    device: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, Array>> {
+    let (py, data, to) = (x.py(), x.get().data(), dtype.0);
+    if data.dtype().is_complex() && !to.is_complex() && to != ArrayDType::Real(DType::Bool) {
+        let (from, to) = (data.dtype().name(), to.name());
+        return Err(type_error(py, format!("astype: {from} to {to} would drop imaginary parts; see real")));
     }
-    let device = device.filter(|d| !d.is_none()).map(|d| super::arguments::device_of_name(py, d)).transpose()?;
-    let x = match device {
-        Some(device) => run_fallible(py, || {
-            Ok(match x {
-                Data::Real(x) => Data::Real(x.to_device(device)?),
-                Data::Complex(z) => Data::Complex(z.to_device(device)?),
-            })
-        })?,
-        None => x,
-    };
-    if x.dtype() == to { Ok(x) } else { run(py, || x.cast(to)) }
+    let device = device.filter(|d| !d.is_none()).map(|d| device_of_name(py, d)).transpose()?;
+    let device = device.unwrap_or(data.device());
+    if !copy && device == data.device() && data.dtype() == to {
+        return Ok(x.clone());
+    }
+    let data = run_fallible(py, || {
+        Ok(match data {
+            Data::Real(x) => Data::Real(x.to_device(device)?),
+            Data::Complex(z) => Data::Complex(z.to_device(device)?),
+        })
+    })?;
+    let data = if data.dtype() == to { data } else { run(py, || data.cast(to))? };
+    Bound::new(py, Array::new(data))
 }
 
 /// Adds the functions of this module.

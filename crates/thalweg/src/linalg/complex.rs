@@ -5,6 +5,7 @@
 //! systems of equations and singular values, which are derived from real matrices, are in `complex/`.
 
 use super::each::{EachMatrix, Real, ResultShape, host_op};
+use super::spectra::{grown, scale_of};
 use super::{matrices, squares};
 use crate::{Complex, Tensor};
 use faer::diag::Diag;
@@ -26,12 +27,27 @@ fn whole<T: Real>([re, im]: [MatRef<'_, T>; 2]) -> Mat<Number<T>> {
     Mat::from_fn(re.nrows(), re.ncols(), |i, j| Number { re: re[(i, j)], im: im[(i, j)] })
 }
 
-/// Complex matrix of two parts without NaN and infinities.
-fn finite<T: Real>([re, im]: [MatRef<'_, T>; 2]) -> Result<Mat<Number<T>>, String> {
-    if re.is_all_finite() && im.is_all_finite() {
-        return Ok(whole([re, im]));
+/// Complex matrix of two parts without NaN and infinities, scaled by a power of two if squares of its elements would
+/// exceed the dtype, and the exponent of that power.
+fn finite<T: Real>([re, im]: [MatRef<'_, T>; 2]) -> Result<(Mat<Number<T>>, i32), String> {
+    if !re.is_all_finite() || !im.is_all_finite() {
+        return Err(Unfit::NotFinite.to_string());
     }
-    Err(Unfit::NotFinite.to_string())
+    let mut a = whole([re, im]);
+    let places = || (0..re.ncols()).flat_map(|j| (0..re.nrows()).map(move |i| (i, j)));
+    let largest = places().map(|at| re[at].wide().abs().max(im[at].wide().abs())).fold(0.0, f64::max);
+    let power = scale_of::<T>(largest);
+    if power != 0 {
+        for at in places() {
+            a[at] = Number { re: grown(re[at], power), im: grown(im[at], power) };
+        }
+    }
+    Ok((a, power))
+}
+
+/// Value of the matrix before it was scaled.
+fn unscaled<T: Real>(x: T, power: i32) -> T {
+    if power == 0 { x } else { grown(x, -power) }
 }
 
 /// Writes a complex matrix into two parts.
@@ -228,7 +244,7 @@ impl EachMatrix<2, 5> for Svd {
             vh_re.diagonal_mut().fill(T::one_impl());
             return Ok(());
         }
-        let a = finite(a)?;
+        let (a, power) = finite(a)?;
         let vectors = if self.full { ComputeSvdVectors::Full } else { ComputeSvdVectors::Thin };
         let (mut left, mut right) = (Mat::zeros(m, u_re.ncols()), Mat::zeros(n, vh_re.nrows()));
         let mut values = Diag::zeros(m.min(n));
@@ -246,7 +262,7 @@ impl EachMatrix<2, 5> for Svd {
         .map_err(|_| Unfit::NoEnd.to_string())?;
         split(left.as_ref(), u_re, u_im);
         for (i, value) in values.column_vector().iter().enumerate() {
-            s[(i, 0)] = value.re;
+            s[(i, 0)] = unscaled(value.re, power);
         }
         for i in 0..right.ncols() {
             for j in 0..n {
@@ -273,7 +289,7 @@ impl EachMatrix<2, 3> for Hermitian {
         if n == 0 {
             return Ok(());
         }
-        let a = finite(a)?;
+        let (a, power) = finite(a)?;
         let (mut values, mut vectors) = (Diag::zeros(n), Mat::zeros(n, n));
         let yes = ComputeEigenvectors::Yes;
         let scratch = evd::self_adjoint_evd_scratch::<Number<T>>(n, yes, par, Default::default());
@@ -282,7 +298,7 @@ impl EachMatrix<2, 3> for Hermitian {
         evd::self_adjoint_evd(a.as_ref(), w_out, v_out, par, MemStack::new(stack), Default::default())
             .map_err(|_| Unfit::NoEnd.to_string())?;
         for (i, value) in values.column_vector().iter().enumerate() {
-            w[(i, 0)] = value.re;
+            w[(i, 0)] = unscaled(value.re, power);
         }
         split(vectors.as_ref(), re, im);
         Ok(())
@@ -311,7 +327,7 @@ impl EachMatrix<2, 4> for General {
         if n == 0 {
             return Ok(());
         }
-        let a = finite(a)?;
+        let (a, power) = finite(a)?;
         let (mut values, mut vectors) = (Diag::zeros(n), Mat::zeros(n, n));
         let (no, yes) = (ComputeEigenvectors::No, ComputeEigenvectors::Yes);
         let stack = &mut MemBuffer::new(evd::evd_scratch::<Number<T>>(n, no, yes, par, Default::default()));
@@ -319,7 +335,7 @@ impl EachMatrix<2, 4> for General {
         evd::evd_cplx(a.as_ref(), w_out, None, v_out, par, MemStack::new(stack), Default::default())
             .map_err(|_| Unfit::NoEnd.to_string())?;
         for (i, value) in values.column_vector().iter().enumerate() {
-            (w_re[(i, 0)], w_im[(i, 0)]) = (value.re, value.im);
+            (w_re[(i, 0)], w_im[(i, 0)]) = (unscaled(value.re, power), unscaled(value.im, power));
         }
         for j in 0..n {
             let square = |v: Number<T>| v.re.wide().powi(2) + v.im.wide().powi(2);
