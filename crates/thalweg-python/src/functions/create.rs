@@ -382,14 +382,15 @@ fn object(py: Python<'_>, data: Data) -> PyResult<Py<PyAny>> {
 #[pyo3(signature = (x, /, *, device = None, copy = None))]
 fn from_dlpack(x: &Bound<'_, PyAny>, device: Option<&Bound<'_, PyAny>>, copy: Option<bool>) -> PyResult<Data> {
     let py = x.py();
-    if let Ok(array) = x.cast::<Array>()
-        && device.is_none()
-    {
-        return Ok(array.get().data());
+    let wanted = device.filter(|d| !d.is_none()).map(|d| device_of_name(py, d)).transpose()?;
+    if let Ok(array) = x.cast::<Array>() {
+        let data = array.get().data();
+        if copy != Some(true) && wanted.is_none_or(|device| device == data.device()) {
+            return Ok(data);
+        }
     }
     let data = dlpack::import_object(x, Copy::of(copy))?;
-    let Some(device) = device.filter(|d| !d.is_none()) else { return Ok(data) };
-    let device = device_of_name(py, device)?;
+    let Some(device) = wanted else { return Ok(data) };
     if device != data.device() && copy == Some(false) {
         return Err(value_error(py, "from_dlpack: another device takes a copy, and copy=False forbids it"));
     }
