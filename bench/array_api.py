@@ -11,7 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SOURCES = [*(ROOT / "crates/thalweg/src").rglob("*.rs"), ROOT / "crates/thalweg-ir/src/dtype.rs"]
 text = "\n".join(p.read_text() for p in SOURCES)
 # Written out, or made by one of the macros that make methods from lists.
-names = set(re.findall(r"pub (?:const )?fn (\w+)", text))
+names = set(re.findall(r"pub (?:const |unsafe )?fn (\w+)", text))
 names |= set(re.findall(r"^\s+(\w+) => \w+;", text, re.M))
 names |= set(re.findall(r"^\s+(\w+) (\w+) => \w+", text, re.M) and
              [n for pair in re.findall(r"^\s+(\w+) (\w+) => \w+", text, re.M) for n in pair])
@@ -32,7 +32,7 @@ asarray: new; `try_from_slice` for a device
 empty: zeros; nothing is written before it is needed
 empty_like: zeros_like
 eye
-from_dlpack: - memory is not shared with other libraries; `ndarray` arrays are converted
+from_dlpack: from_memory; over memory of another library, without a copy; in Python `from_dlpack`
 full
 full_like
 linspace

@@ -18,6 +18,11 @@ macro_rules! counters {
 
         impl Counters {
             const NONE: Counters = Counters { $($name: 0,)* };
+
+            /// Name and value of each counter, in declaration order.
+            pub fn list(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name),)*]
+            }
         }
 
         impl Add for Counters {

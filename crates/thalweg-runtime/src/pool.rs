@@ -11,6 +11,7 @@
 
 use crate::uses::{Points, QUEUES, Uses};
 use crate::{Error, environment};
+use std::any::Any;
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -129,6 +130,8 @@ enum Owner {
     Whole(Buffer),
     /// Other code, which frees the memory itself.
     Foreign,
+    /// Other code, which may read the memory meanwhile and frees it when this object is dropped.
+    External(#[expect(dead_code, reason = "only dropped")] Box<dyn Any + Send + Sync>),
 }
 
 // SAFETY: an allocation is an address and a size. Device code orders accesses to the bytes.
@@ -163,6 +166,26 @@ impl Allocation {
         Arc::new(Allocation { start, bytes, uses: Uses::default(), owner: Owner::Foreign })
     }
 
+    /// Wraps memory that another library owns, such as the elements of an array of another library. It is never written:
+    /// [`Allocation::may_be_overwritten`] is false. `owner` is dropped with the last clone of the buffer, and frees the
+    /// memory.
+    ///
+    /// # Safety
+    /// The memory has as many bytes until `owner` is dropped, and nobody writes them while work of the device may read
+    /// them.
+    pub unsafe fn external(start: NonNull<u8>, bytes: usize, owner: Box<dyn Any + Send + Sync>) -> Buffer {
+        Arc::new(Allocation { start, bytes, uses: Uses::default(), owner: Owner::External(owner) })
+    }
+
+    /// Whether results may be written to the memory once nobody needs its elements; false if another library owns it.
+    pub fn may_be_overwritten(&self) -> bool {
+        match &self.owner {
+            Owner::Whole(whole) => whole.may_be_overwritten(),
+            Owner::External(_) => false,
+            Owner::Pool(..) | Owner::Foreign => true,
+        }
+    }
+
     /// Requested bytes; the block may be larger.
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -191,6 +214,7 @@ impl fmt::Debug for Allocation {
         match &self.owner {
             Owner::Pool(pool, _) => write!(f, "{} bytes at {:p} on {}", self.bytes, self.start, pool.device),
             Owner::Foreign => write!(f, "{} bytes at {:p}", self.bytes, self.start),
+            Owner::External(_) => write!(f, "{} bytes at {:p} of another library", self.bytes, self.start),
             Owner::Whole(_) => write!(f, "{} bytes at {:p}, part of a buffer", self.bytes, self.start),
         }
     }
@@ -413,6 +437,28 @@ mod tests {
         fn total(&self) -> Option<usize> {
             Some(self.0)
         }
+    }
+
+    #[test]
+    fn external_memory_is_freed_by_its_owner_and_not_overwritten() {
+        struct Owned(Arc<AtomicUsize>, #[expect(dead_code, reason = "only kept")] Box<[u8; 64]>);
+        impl Drop for Owned {
+            fn drop(&mut self) {
+                self.0.fetch_add(1, Relaxed);
+            }
+        }
+        let freed = Arc::new(AtomicUsize::new(0));
+        let mut memory = Box::new([7u8; 64]);
+        let start = NonNull::new(memory.as_mut_ptr()).unwrap();
+        // SAFETY: the owner keeps the memory, and nobody writes it.
+        let buffer = unsafe { Allocation::external(start, 64, Box::new(Owned(freed.clone(), memory))) };
+        let part = Allocation::part(&buffer, 16, 8);
+        assert!(!buffer.may_be_overwritten() && !part.may_be_overwritten());
+        drop(buffer);
+        assert_eq!(freed.load(Relaxed), 0, "a part is still there");
+        drop(part);
+        assert_eq!(freed.load(Relaxed), 1);
+        assert!(Pool::new("test".into(), Box::new(Host(1 << 20))).allocate(64).unwrap().may_be_overwritten());
     }
 
     #[test]

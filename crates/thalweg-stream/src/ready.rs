@@ -13,7 +13,7 @@ use crate::mode::effort;
 use crate::reach::Reach;
 use crate::tier::Tier;
 use crate::tunable::TUNABLES;
-use crate::value::Value;
+use crate::value::{Storage, Value};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -122,10 +122,11 @@ impl Schedules {
     }
 }
 
-/// Fills in the bytes of each input that only the segment holds; 0 for shared inputs.
+/// Fills in the bytes of each input that only the segment holds; 0 for shared inputs, and for memory of another library.
 pub(crate) fn held_alone(inputs: &[Option<Arc<Value>>], own: &mut Vec<usize>) {
+    let alone = |v: &Arc<Value>, s: &Storage| Arc::strong_count(v) == 1 && Arc::strong_count(&s.buffer) == 1;
     let bytes = |v: &Arc<Value>| match v.state() {
-        Some(Ok(s)) if Arc::strong_count(v) == 1 && Arc::strong_count(&s.buffer) == 1 => s.buffer.bytes(),
+        Some(Ok(s)) if alone(v, s) && s.buffer.may_be_overwritten() => s.buffer.bytes(),
         _ => 0,
     };
     own.clear();

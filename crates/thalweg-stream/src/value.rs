@@ -195,8 +195,8 @@ impl Value {
         Value::resolved(shape, dtype, device, Ok(Storage { buffer, view: View::contiguous(shape) }))
     }
 
-    /// Creates a resolved value with this storage.
-    pub(crate) fn stored(device: DeviceRef, storage: Storage, dtype: DType) -> Arc<Value> {
+    /// Creates a resolved value with this storage, whose view must lie within its buffer.
+    pub fn stored(device: DeviceRef, storage: Storage, dtype: DType) -> Arc<Value> {
         Value::resolved(storage.view.shape, dtype, device, Ok(storage))
     }
 

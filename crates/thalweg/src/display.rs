@@ -22,7 +22,7 @@ impl fmt::Display for Tensor {
     /// Prints the values, as `numpy.ndarray.__str__`; `{x:.2}` rounds floats to two digits after the point, the default
     /// is at most four. A value that cannot be computed prints its error. Computes and waits.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match layout(self, f.precision()) {
+        match self.to_text(&TextStyle::display(f.precision())) {
             Ok(text) => f.write_str(&text),
             Err(e) => write!(f, "<{} {}: {e}>", self.dtype(), self.shape()),
         }
@@ -32,36 +32,72 @@ impl fmt::Display for Tensor {
 impl fmt::Debug for Tensor {
     /// Prints the values, then dtype and shape; takes a precision like `Display`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match layout(self, f.precision()) {
+        match self.to_text(&TextStyle::display(f.precision())) {
             Ok(text) => write!(f, "{text} ({} {})", self.dtype(), self.shape()),
             Err(e) => write!(f, "<{} {}: {e}>", self.dtype(), self.shape()),
         }
     }
 }
 
-fn layout(x: &Tensor, precision: Option<usize>) -> Result<String, Error> {
-    if x.numel() == 0 {
-        return Ok("[]".to_string());
+/// Layout of a tensor as text.
+#[derive(Clone, Copy, Debug)]
+pub struct TextStyle {
+    /// Maximum number of digits after the decimal point.
+    pub precision: usize,
+    /// Whether a comma follows each element and row, as in `numpy.ndarray.__repr__`.
+    pub commas: bool,
+    /// Number of columns that lines after the first are indented by, for text that is put after a name.
+    pub indent: usize,
+}
+
+impl TextStyle {
+    /// Style of `Display`: no commas, no indent.
+    pub(crate) fn display(precision: Option<usize>) -> TextStyle {
+        TextStyle { precision: precision.unwrap_or(PRECISION), commas: false, indent: 0 }
     }
-    let abridged = x.numel() > THRESHOLD;
-    let shown = if abridged { edges(x) } else { x.clone() };
-    let words = words(&shown, precision.unwrap_or(PRECISION))?;
-    if x.rank() == 0 {
-        return Ok(words[0].trim().to_string());
+
+    /// Lays out the words of the shown elements of an array of sizes `dims`.
+    fn page(&self, dims: &[usize], shown: &[usize], words: &[String], abridged: bool) -> String {
+        let page = Page { dims, shown, words, abridged, separator: if self.commas { "," } else { "" } };
+        page.part(0, 0, &" ".repeat(self.indent + 1), WIDTH)
     }
-    let page = Page { dims: x.dims(), shown: shown.dims(), words: &words, abridged };
-    Ok(page.part(0, 0, " ", WIDTH))
+}
+
+impl Tensor {
+    /// The values as text in a style; `Display` and `Debug` use the one without commas. Computes and waits.
+    ///
+    /// ```
+    /// # use thalweg::{Tensor, TextStyle};
+    /// let style = TextStyle { precision: 8, commas: true, indent: 0 };
+    /// assert_eq!(Tensor::new([[1i32, 2], [3, 4]]).to_text(&style)?, "[[1, 2],\n [3, 4]]");
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the values cannot be computed.
+    pub fn to_text(&self, style: &TextStyle) -> Result<String, Error> {
+        if self.numel() == 0 {
+            return Ok("[]".to_string());
+        }
+        let abridged = self.numel() > THRESHOLD;
+        let shown = if abridged { edges(self) } else { self.clone() };
+        let words = words(&shown, style.precision)?;
+        if self.rank() == 0 {
+            return Ok(words[0].trim().to_string());
+        }
+        Ok(style.page(self.dims(), shown.dims(), &words, abridged))
+    }
 }
 
 /// Complex numbers as text: real and imaginary parts each in a column layout of their own, the imaginary one with its
 /// sign and a `j`.
-pub(crate) fn complex(re: &Tensor, im: &Tensor, precision: Option<usize>) -> Result<String, Error> {
+pub(crate) fn complex(re: &Tensor, im: &Tensor, style: &TextStyle) -> Result<String, Error> {
     if re.numel() == 0 {
         return Ok("[]".to_string());
     }
     let abridged = re.numel() > THRESHOLD;
     let [real, imaginary] = [re, im].map(|x| if abridged { edges(x) } else { x.clone() });
-    let precision = precision.unwrap_or(PRECISION);
+    let precision = style.precision;
     let left = floats(&real.to_f64_vec()?, re.dtype(), precision);
     let values = imaginary.to_f64_vec()?;
     let sizes: Vec<f64> = values.iter().map(|v| v.abs()).collect();
@@ -78,8 +114,7 @@ pub(crate) fn complex(re: &Tensor, im: &Tensor, precision: Option<usize>) -> Res
     if re.rank() == 0 {
         return Ok(words[0].split_whitespace().collect());
     }
-    let page = Page { dims: re.dims(), shown: real.dims(), words: &words, abridged };
-    Ok(page.part(0, 0, " ", WIDTH))
+    Ok(style.page(re.dims(), real.dims(), &words, abridged))
 }
 
 fn widest(words: &[String]) -> usize {
@@ -194,6 +229,8 @@ struct Page<'a> {
     shown: &'a [usize],
     words: &'a [String],
     abridged: bool,
+    /// Text that follows each element and row but the last: a comma, or nothing.
+    separator: &'static str,
 }
 
 impl Page<'_> {
@@ -215,8 +252,8 @@ impl Page<'_> {
                 out.push_str(word);
                 column += word.len();
                 if !last {
-                    out.push(' ');
-                    column += 1;
+                    let _ = write!(out, "{} ", self.separator);
+                    column += 1 + self.separator.len();
                 }
             };
             for i in 0..count {
@@ -230,10 +267,10 @@ impl Page<'_> {
             let deeper = format!("{indent} ");
             for i in 0..count {
                 if i > 0 {
-                    let _ = write!(out, "{breaks}{indent}");
+                    let _ = write!(out, "{}{breaks}{indent}", self.separator);
                 }
                 if cut && i == EDGE {
-                    let _ = write!(out, "...{breaks}{indent}");
+                    let _ = write!(out, "...{}{breaks}{indent}", self.separator);
                 }
                 out.push_str(&self.part(axis + 1, at + i * stride, &deeper, width - 1));
             }

@@ -136,6 +136,7 @@ pub mod cuda;
 mod cuda_op;
 mod device;
 mod element;
+mod external;
 pub mod guide;
 mod host;
 #[cfg(any(feature = "linalg", feature = "fft"))]
@@ -165,7 +166,9 @@ pub use conv::{Conv, ConvTranspose};
 pub use create::{Options, Progression};
 pub use cuda_op::{CudaLaunch, CudaOp};
 pub use device::{Device, set_default_device};
+pub use display::TextStyle;
 pub use element::{Data, Element};
+pub use external::TensorMemory;
 #[cfg(feature = "fft")]
 pub use fft::{Fft, FftNorm};
 pub use grad::{

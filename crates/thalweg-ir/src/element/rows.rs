@@ -153,11 +153,14 @@ fn gate(g: &mut dyn Build, c: Expr, x: Expr) -> Expr {
     let zero = k(g, x, 0.0);
     pick(g, c, x, zero)
 }
-/// Builds the float with magnitude `magnitude` and the sign of `s`.
+/// Builds the float with magnitude `magnitude` and the sign of `s`. A zero `s`, whose magnitude is 0, is the result
+/// itself, so that -0 keeps its sign.
 fn with_sign(g: &mut dyn Build, magnitude: Expr, s: Expr) -> Expr {
     let zero = k(g, s, 0.0);
     let (below, neg) = (o(g, Lt, s, zero), u(g, Neg, magnitude));
-    pick(g, below, neg, magnitude)
+    let signed = pick(g, below, neg, magnitude);
+    let is_zero = o(g, Eq, s, zero);
+    pick(g, is_zero, s, signed)
 }
 
 /// Builds `1 / (1 + e^(-|x|))`.

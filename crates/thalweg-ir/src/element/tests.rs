@@ -88,6 +88,21 @@ fn expansions_mean_what_the_row_means() {
     }
 }
 
+/// The sinh of -0 is -0, and so on: other functions of the front depend on the side of a branch cut.
+#[test]
+fn expansions_keep_the_sign_of_zero() {
+    let odd = [ElementOp::Tan, ElementOp::Asin, ElementOp::Sinh, ElementOp::Asinh, ElementOp::Atanh];
+    for row in odd.map(ElementOp::row) {
+        let Some(expand) = row.expand else { continue };
+        for zero in [0.0f64, -0.0] {
+            let mut g = Evaluate::default();
+            let x = g.value(zero);
+            let y = expand(&mut g, &[x]);
+            assert_eq!(g.0[y.0 as usize].to_bits(), zero.to_bits(), "{} of {zero}", row.name);
+        }
+    }
+}
+
 #[test]
 fn derivatives_agree_with_central_differences() {
     // Points away from kinks and poles of every function in the table.

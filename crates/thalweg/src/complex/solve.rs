@@ -4,7 +4,7 @@
 //! `A` twice, and so its condition number: the real decomposition is as accurate as a complex one. It takes about twice
 //! the time and memory. Eigenvalues of Hermitian matrices and singular values come in equal pairs, in order, of which
 //! every second value is taken. Determinants and eigenvectors cannot be derived from it (the real determinant is
-//! `|det A|²`, and the vectors of a double eigenvalue are not unique), and are not provided.
+//! `|det A|²`, and the vectors of a double eigenvalue are not unique): `linalg/complex.rs` has them, without gradients.
 
 use super::Complex;
 use crate::Tensor;

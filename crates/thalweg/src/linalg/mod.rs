@@ -8,6 +8,7 @@
 //! has the formulas of the gradients.
 
 mod cholesky;
+mod complex;
 mod each;
 mod eigen;
 mod exp;

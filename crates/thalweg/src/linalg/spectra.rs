@@ -268,19 +268,23 @@ fn scaled<T: Real>(a: MatRef<'_, T>, symmetric: bool) -> (Option<Mat<T>>, i32) {
     let (rows, columns) = a.shape();
     let first = |j: usize| if symmetric { j } else { 0 };
     let magnitudes = (0..columns).flat_map(|j| (first(j)..rows).map(move |i| a[(i, j)].wide().abs()));
-    let largest = magnitudes.fold(0.0, f64::max);
-    let power = largest.log2().floor();
-    // Within these bounds the product of four elements is representable.
-    let within = if size_of::<T>() == 4 { 24.0 } else { 240.0 };
-    if largest == 0.0 || power.abs() <= within {
+    let power = scale_of::<T>(magnitudes.fold(0.0, f64::max));
+    if power == 0 {
         return (None, 0);
     }
-    let power = -power as i32;
     (Some(Mat::from_fn(rows, columns, |i, j| grown(a[(i, j)], power))), power)
 }
 
+/// Exponent of the power of two by which a matrix is scaled whose largest magnitude is `largest`; 0 for none.
+pub(super) fn scale_of<T: Real>(largest: f64) -> i32 {
+    let power = largest.log2().floor();
+    // Within these bounds the product of four elements is representable.
+    let within = if size_of::<T>() == 4 { 24.0 } else { 240.0 };
+    if largest == 0.0 || power.abs() <= within { 0 } else { -power as i32 }
+}
+
 /// Product of a number and a power of two, which may itself exceed the dtype.
-fn grown<T: Real>(x: T, power: i32) -> T {
+pub(super) fn grown<T: Real>(x: T, power: i32) -> T {
     T::narrow(x.wide() * 2f64.powi(power / 2) * 2f64.powi(power - power / 2))
 }
 

@@ -1,6 +1,7 @@
 //! Identities of every matrix, on random shapes, batches, views and both dtypes; and the cost of operations.
 
 use crate::counting::{counted, pinned, randn};
+use thalweg::Complex;
 use thalweg::prelude::*;
 
 /// The largest difference, relative to the magnitude of the values.
@@ -172,6 +173,73 @@ fn values_of_matrices_whose_squares_are_beyond_the_dtype() {
             near(sorted(b.eig().0.re), &sorted(square.eigvals().re), "eig");
             near(sorted(b.eigvals().im), &sorted(square.eigvals().im), "eigvals");
             assert_eq!(a.matrix_rank(None).item::<i64>().unwrap(), 5, "{by:e}");
+        }
+    }
+}
+
+/// Decompositions of complex matrices: products of the factors are the matrix, and factors are orthonormal.
+#[test]
+fn of_random_complex_matrices() {
+    for seed in 0..60 {
+        let mut r = Random(fastrand::Rng::with_seed(seed));
+        let (m, n) = (r.size(), r.size());
+        let dtype = if r.0.bool() { DType::F32 } else { DType::F64 };
+        let close = dtype.float_info().epsilon * 600.0;
+        let state = r.0.fork().u64(..);
+        // Two parts of one shape, from the same draw of sizes.
+        let part = |m: usize, n: usize| {
+            let mut same = Random(fastrand::Rng::with_seed(state));
+            let re = same.matrices(m, n, dtype);
+            Complex { im: re.flip([-2, -1]) * 0.7 - &re * &re * 0.3, re }
+        };
+        let near = |what: &str, x: &Complex, y: &Complex| {
+            let d = apart(&x.re, &y.re).max(apart(&x.im, &y.im));
+            assert!(d < close, "seed {seed}: {what} of {dtype}{}: {d:e}", y.shape());
+        };
+        let orthonormal = |what: &str, q: &Complex| {
+            let k = q.dims()[q.rank() - 1];
+            let unit = Tensor::eye_with(k, k, (dtype, q.device())).broadcast_to(*q.adjoint().matmul(q).shape());
+            near(what, &q.adjoint().matmul(q), &Complex { im: unit.zeros_like(), re: unit });
+        };
+        let a = part(m, n);
+        let (q, r_) = a.qr();
+        near("q r", &q.matmul(&r_), &a);
+        orthonormal("q", &q);
+        let (q, r_) = a.qr_complete();
+        near("complete q r", &q.matmul(&r_), &a);
+        orthonormal("complete q", &q);
+        let (u, s, vh) = a.svd();
+        let scaled = Complex { re: &u.re * s.unsqueeze(-2), im: &u.im * s.unsqueeze(-2) };
+        near("svd", &scaled.matmul(&vh), &a);
+        orthonormal("u", &u);
+        let d = apart(&s, &a.svdvals());
+        assert!(d < close, "seed {seed}: singular values differ by {d:e}");
+        let (u, _, vh) = a.svd_full();
+        orthonormal("full u", &u);
+        orthonormal("full v", &vh.adjoint());
+
+        let a = part(n, n);
+        let unit = Tensor::eye_with(n, n, (dtype, a.device()));
+        let positive = a.matmul(&a.adjoint());
+        let positive = Complex { re: &positive.re + unit * 2.0, im: positive.im };
+        let l = positive.cholesky();
+        near("l lᴴ", &l.matmul(&l.adjoint()), &positive);
+        let (w, v) = positive.eigh();
+        near("eigh", &positive.matmul(&v), &Complex { re: &v.re * w.unsqueeze(-2), im: &v.im * w.unsqueeze(-2) });
+        orthonormal("eigenvectors", &v);
+        let (w, v) = a.eig();
+        let row = Complex { re: w.re.unsqueeze(-2), im: w.im.unsqueeze(-2) };
+        near("eig", &a.matmul(&v), &(&v * row));
+        // Determinants: of a positive matrix that of its factor squared, and sign times magnitude.
+        if n > 0 && n < 9 {
+            let squared = l.re.diagonal(0).square().prod(-1);
+            let d = positive.det();
+            let apart =
+                apart(&(&d.re / &squared), &squared.ones_like()).max(apart(&(&d.im / &squared), &squared.zeros_like()));
+            assert!(apart < close, "seed {seed}: the determinant is off by {apart:e}");
+            let (sign, log) = a.slogdet();
+            let (re, im) = (&sign.re * log.exp(), &sign.im * log.exp());
+            near("slogdet", &Complex { re, im }, &a.det());
         }
     }
 }

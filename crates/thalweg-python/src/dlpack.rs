@@ -1,0 +1,576 @@
+//! DLPack: arrays shared with other libraries without a copy.
+//!
+//! In: capsules `dltensor` and `dltensor_versioned`, or objects that make them. Out: arrays over the same memory, and
+//! capsules of arrays. Always true: a capsule is consumed at most once; its deleter is called once, when the last array
+//! that reads its memory is gone; a capsule that cannot be taken is an error and stays usable.
+
+use crate::dtype::{ArrayDType, ArrayDType::Real};
+use crate::error::{run, run_fallible, type_error, value_error};
+use crate::handle::Data;
+use pyo3::exceptions::{PyBufferError, PyRuntimeError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyDict};
+use std::ffi::{CStr, c_void};
+use std::ptr::NonNull;
+use thalweg::{Complex, DType, Device, MAX_RANK, Shape, Tensor, TensorMemory};
+
+/// Version of DLPack that capsules are written in.
+const VERSION: (u32, u32) = (1, 1);
+const READ_ONLY: u64 = 1;
+const COPIED: u64 = 2;
+/// Device types of the standard.
+const CPU: i32 = 1;
+const CUDA: i32 = 2;
+const CUDA_HOST: i32 = 3;
+const CUDA_MANAGED: i32 = 13;
+
+const PLAIN: &CStr = c"dltensor";
+const PLAIN_USED: &CStr = c"used_dltensor";
+const VERSIONED: &CStr = c"dltensor_versioned";
+const VERSIONED_USED: &CStr = c"used_dltensor_versioned";
+
+/// `DLDevice`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct RawDevice {
+    kind: i32,
+    number: i32,
+}
+
+/// `DLDataType`.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct RawDType {
+    code: u8,
+    bits: u8,
+    lanes: u16,
+}
+
+/// `DLTensor`.
+#[repr(C)]
+struct RawTensor {
+    data: *mut c_void,
+    device: RawDevice,
+    rank: i32,
+    dtype: RawDType,
+    shape: *mut i64,
+    strides: *mut i64,
+    byte_offset: u64,
+}
+
+/// `DLManagedTensor`.
+#[repr(C)]
+struct Plain {
+    tensor: RawTensor,
+    context: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut Plain)>,
+}
+
+/// `DLManagedTensorVersioned`.
+#[repr(C)]
+struct Versioned {
+    major: u32,
+    minor: u32,
+    context: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut Versioned)>,
+    flags: u64,
+    tensor: RawTensor,
+}
+
+/// State of an exported capsule: the memory of the array, and the lists that the capsule points to.
+struct Exported {
+    shape: [i64; MAX_RANK],
+    strides: [i64; MAX_RANK],
+    _memory: TensorMemory,
+    plain: Plain,
+    versioned: Versioned,
+}
+
+fn raw_dtype(dtype: ArrayDType) -> RawDType {
+    let (code, bits) = match dtype {
+        Real(DType::Bool) => (6, 8),
+        Real(DType::BF16) => (4, 16),
+        Real(d) if d.is_float() => (2, d.size() * 8),
+        Real(d) => (u8::from(!d.is_signed()), d.size() * 8),
+        _ => (5, dtype.size() * 8),
+    };
+    RawDType { code, bits: bits as u8, lanes: 1 }
+}
+
+fn dtype_of(raw: RawDType) -> Option<ArrayDType> {
+    ArrayDType::ALL.into_iter().find(|&d| raw_dtype(d) == raw)
+}
+
+/// Device type and number of a device, as `__dlpack_device__` returns them.
+pub fn device_of(device: Device) -> (i32, i32) {
+    match device.name().split_once(':') {
+        Some(("cuda", number)) => (CUDA, number.parse().unwrap_or(0)),
+        _ => (CPU, 0),
+    }
+}
+
+/// Capsule of an array. Complex arrays are copied into interleaved form, since they are stored as two parts; the others
+/// share their memory. `versioned`: whether the consumer knows versions (`max_version` of 1 or more).
+///
+/// # Errors
+/// When the value cannot be computed, or `copy` forbids the copy of a complex array.
+pub fn export<'py>(
+    py: Python<'py>,
+    data: &Data,
+    versioned: bool,
+    copy: Option<bool>,
+    stream: Option<i64>,
+) -> PyResult<Bound<'py, PyCapsule>> {
+    let dtype = data.dtype();
+    let mut copied = copy == Some(true);
+    let tensor = match data {
+        Data::Real(x) => x.clone(),
+        Data::Complex(_) if copy == Some(false) => {
+            let message = "__dlpack__: complex arrays are stored as two parts, so they are always copied";
+            return Err(PyBufferError::new_err(message));
+        }
+        Data::Complex(z) => {
+            copied = true;
+            run(py, || z.view_as_real())?
+        }
+    };
+    let memory = run_fallible(py, || {
+        let memory = if copied { tensor.deep_copy()?.memory()? } else { tensor.memory()? };
+        if stream != Some(-1) {
+            memory.wait()?;
+        }
+        Ok(memory)
+    })?;
+    let complex = dtype.is_complex();
+    let rank = data.rank();
+    let mut exported = Box::new(Exported {
+        shape: [0; MAX_RANK],
+        strides: [0; MAX_RANK],
+        _memory: memory.clone(),
+        plain: Plain { tensor: empty(), context: std::ptr::null_mut(), deleter: None },
+        versioned: Versioned {
+            major: VERSION.0,
+            minor: VERSION.1,
+            context: std::ptr::null_mut(),
+            deleter: None,
+            flags: 0,
+            tensor: empty(),
+        },
+    });
+    for i in 0..rank {
+        exported.shape[i] = data.dims()[i] as i64;
+        exported.strides[i] = memory.strides()[i] as i64 / if complex { 2 } else { 1 };
+    }
+    let (kind, number) = device_of(data.device());
+    let raw = RawTensor {
+        data: memory.address().cast_mut().cast(),
+        device: RawDevice { kind, number },
+        rank: rank as i32,
+        dtype: raw_dtype(dtype),
+        shape: exported.shape.as_mut_ptr(),
+        strides: exported.strides.as_mut_ptr(),
+        byte_offset: 0,
+    };
+    let exported = Box::into_raw(exported);
+    // SAFETY: `exported` was just leaked; the consumer's call of the deleter, or the capsule's destructor, frees it once.
+    unsafe {
+        if versioned {
+            let managed = &raw mut (*exported).versioned;
+            (*managed).tensor = raw;
+            (*managed).context = exported.cast();
+            (*managed).deleter = Some(delete_versioned);
+            (*managed).flags = if copied { COPIED } else { READ_ONLY };
+            let pointer = NonNull::new_unchecked(managed.cast::<c_void>());
+            PyCapsule::new_with_pointer_and_destructor(py, pointer, VERSIONED, Some(destroy))
+        } else {
+            let managed = &raw mut (*exported).plain;
+            (*managed).tensor = raw;
+            (*managed).context = exported.cast();
+            (*managed).deleter = Some(delete_plain);
+            let pointer = NonNull::new_unchecked(managed.cast::<c_void>());
+            PyCapsule::new_with_pointer_and_destructor(py, pointer, PLAIN, Some(destroy))
+        }
+    }
+}
+
+fn empty() -> RawTensor {
+    RawTensor {
+        data: std::ptr::null_mut(),
+        device: RawDevice { kind: CPU, number: 0 },
+        rank: 0,
+        dtype: RawDType { code: 0, bits: 0, lanes: 1 },
+        shape: std::ptr::null_mut(),
+        strides: std::ptr::null_mut(),
+        byte_offset: 0,
+    }
+}
+
+unsafe extern "C" fn delete_plain(managed: *mut Plain) {
+    // SAFETY: the context is the leaked box, and a consumer calls the deleter once.
+    drop(unsafe { Box::from_raw((*managed).context.cast::<Exported>()) });
+}
+
+unsafe extern "C" fn delete_versioned(managed: *mut Versioned) {
+    // SAFETY: as above.
+    drop(unsafe { Box::from_raw((*managed).context.cast::<Exported>()) });
+}
+
+/// Destructor of a capsule: frees the array unless a consumer renamed the capsule and so took it over.
+unsafe extern "C" fn destroy(capsule: *mut ffi::PyObject) {
+    // SAFETY: the interpreter calls this with the capsule, attached; the names say what it points to.
+    unsafe {
+        if ffi::PyCapsule_IsValid(capsule, PLAIN.as_ptr()) == 1 {
+            let managed = ffi::PyCapsule_GetPointer(capsule, PLAIN.as_ptr()).cast::<Plain>();
+            if let Some(deleter) = (*managed).deleter {
+                deleter(managed);
+            }
+        } else if ffi::PyCapsule_IsValid(capsule, VERSIONED.as_ptr()) == 1 {
+            let managed = ffi::PyCapsule_GetPointer(capsule, VERSIONED.as_ptr()).cast::<Versioned>();
+            if let Some(deleter) = (*managed).deleter {
+                deleter(managed);
+            }
+        }
+    }
+}
+
+/// Another library's memory, freed by its deleter.
+enum Imported {
+    Plain(*mut Plain),
+    Versioned(*mut Versioned),
+}
+
+// SAFETY: the standard requires that a deleter may be called from any thread.
+unsafe impl Send for Imported {}
+// SAFETY: the pointer is only used by `drop`.
+unsafe impl Sync for Imported {}
+
+impl Drop for Imported {
+    fn drop(&mut self) {
+        // SAFETY: the capsule was taken over, so this is the only call of the deleter.
+        unsafe {
+            match *self {
+                Imported::Plain(managed) => {
+                    if let Some(deleter) = (*managed).deleter {
+                        deleter(managed);
+                    }
+                }
+                Imported::Versioned(managed) => {
+                    if let Some(deleter) = (*managed).deleter {
+                        deleter(managed);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Permission of an import to copy memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Copy {
+    /// Copy always.
+    Always,
+    /// Copy if needed.
+    IfNeeded,
+    /// Raise instead.
+    Never,
+}
+
+impl Copy {
+    /// The standard's `copy` argument.
+    pub fn of(copy: Option<bool>) -> Copy {
+        match copy {
+            Some(true) => Copy::Always,
+            Some(false) => Copy::Never,
+            None => Copy::IfNeeded,
+        }
+    }
+}
+
+/// Array over the memory of an object with `__dlpack__`.
+///
+/// # Errors
+/// As [`import`], and whatever the object raises.
+pub fn import_object(object: &Bound<'_, PyAny>, copy: Copy) -> PyResult<Data> {
+    let py = object.py();
+    if !object.hasattr("__dlpack__")? || !object.hasattr("__dlpack_device__")? {
+        let kind = object.get_type().name()?;
+        return Err(type_error(py, format!("from_dlpack: {kind} has no __dlpack__ and __dlpack_device__")));
+    }
+    let (kind, _): (i32, i32) = object.call_method0("__dlpack_device__")?.extract()?;
+    let options = PyDict::new(py);
+    if kind == CUDA || kind == CUDA_MANAGED {
+        // The legacy default stream; `import` waits for it.
+        options.set_item("stream", 1)?;
+    }
+    let plain = options.copy()?;
+    options.set_item("max_version", VERSION)?;
+    let capsule = match object.call_method("__dlpack__", (), Some(&options)) {
+        // A producer that does not know `max_version`.
+        Err(e) if e.is_instance_of::<pyo3::exceptions::PyTypeError>(py) => {
+            object.call_method("__dlpack__", (), Some(&plain))?
+        }
+        other => other?,
+    };
+    import(&capsule, copy)
+}
+
+/// Array over the memory of a capsule, which is consumed. Memory that is not aligned to its elements, and complex
+/// numbers, are copied.
+///
+/// # Errors
+/// `TypeError` if it is no capsule of DLPack; `ValueError` if it was consumed before, or its device, dtype or strides
+/// are none that Thalweg has; `BufferError` if it would have to be copied and `copy` forbids that.
+pub fn import(capsule: &Bound<'_, PyAny>, copy: Copy) -> PyResult<Data> {
+    let py = capsule.py();
+    let is = |name: &CStr| {
+        // SAFETY: the object is alive; the function checks whether it is a capsule.
+        unsafe { ffi::PyCapsule_IsValid(capsule.as_ptr(), name.as_ptr()) == 1 }
+    };
+    let pointer = |name: &CStr| {
+        // SAFETY: a capsule with this name.
+        unsafe { ffi::PyCapsule_GetPointer(capsule.as_ptr(), name.as_ptr()) }
+    };
+    let take = |name: &'static CStr| {
+        // SAFETY: a valid capsule; the name is static.
+        unsafe {
+            ffi::PyCapsule_SetName(capsule.as_ptr(), name.as_ptr());
+            // Its destructor must not run the deleter, which is ours now; most destructors look at the name as well.
+        }
+    };
+    if is(VERSIONED) {
+        let managed = pointer(VERSIONED).cast::<Versioned>();
+        // SAFETY: the standard's layout of a capsule with this name; the version comes first in every version.
+        let (major, minor) = unsafe { ((*managed).major, (*managed).minor) };
+        if major != VERSION.0 {
+            return Err(PyBufferError::new_err(format!("from_dlpack: version {major}.{minor} is not supported")));
+        }
+        // SAFETY: as above.
+        let layout = unsafe { Layout::check(py, &(*managed).tensor)? };
+        take(VERSIONED_USED);
+        layout.array(py, Imported::Versioned(managed), copy)
+    } else if is(PLAIN) {
+        let managed = pointer(PLAIN).cast::<Plain>();
+        // SAFETY: the standard's layout of a capsule with this name.
+        let layout = unsafe { Layout::check(py, &(*managed).tensor)? };
+        take(PLAIN_USED);
+        layout.array(py, Imported::Plain(managed), copy)
+    } else if is(PLAIN_USED) || is(VERSIONED_USED) {
+        Err(value_error(py, "from_dlpack: the capsule was consumed before"))
+    } else {
+        Err(type_error(py, format!("from_dlpack: {} is no capsule of DLPack", capsule.get_type().name()?)))
+    }
+}
+
+/// Checked description of imported memory.
+struct Layout {
+    address: *mut u8,
+    dtype: ArrayDType,
+    shape: Shape,
+    strides: [isize; MAX_RANK],
+    device: Device,
+}
+
+impl Layout {
+    /// Checks a capsule's tensor.
+    ///
+    /// # Safety
+    /// Shape and strides point to lists of as many numbers as it says.
+    unsafe fn check(py: Python<'_>, raw: &RawTensor) -> PyResult<Layout> {
+        let refuse = |text: String| value_error(py, format!("from_dlpack: {text}"));
+        let Some(dtype) = dtype_of(raw.dtype) else {
+            let RawDType { code, bits, lanes } = raw.dtype;
+            return Err(type_error(
+                py,
+                format!("from_dlpack: no dtype has code {code}, {bits} bits and {lanes} lanes"),
+            ));
+        };
+        let rank = usize::try_from(raw.rank).map_err(|_| refuse(format!("rank {}", raw.rank)))?;
+        if rank > MAX_RANK {
+            return Err(refuse(format!("rank {rank} is over the limit of {MAX_RANK}")));
+        }
+        if rank > 0 && raw.shape.is_null() {
+            return Err(refuse("there is no shape".into()));
+        }
+        let (mut sizes, mut strides) = ([0usize; MAX_RANK], [0isize; MAX_RANK]);
+        for (i, size) in sizes[..rank].iter_mut().enumerate() {
+            // SAFETY: the list has `rank` numbers.
+            let given = unsafe { *raw.shape.add(i) };
+            *size = usize::try_from(given).map_err(|_| refuse(format!("axis {i} has {given} elements")))?;
+        }
+        let shape = Shape::new(&sizes[..rank]);
+        let total = sizes[..rank].iter().try_fold(dtype.size(), |n, &d| n.checked_mul(d.max(1)));
+        if total.is_none_or(|n| n > isize::MAX as usize) {
+            return Err(refuse(format!("shape {shape} is beyond any memory")));
+        }
+        let mut step = 1isize;
+        for i in (0..rank).rev() {
+            strides[i] = if raw.strides.is_null() {
+                step
+            } else {
+                // SAFETY: the list has `rank` numbers.
+                (unsafe { *raw.strides.add(i) }) as isize
+            };
+            step = step.saturating_mul(sizes[i].max(1) as isize);
+            let reach = (sizes[i].max(1) as isize - 1).checked_mul(strides[i]);
+            if reach.and_then(|r| r.checked_mul(dtype.size() as isize)).is_none_or(|r| r.unsigned_abs() > 1 << 47) {
+                return Err(refuse(format!("stride {} of axis {i} is beyond any memory", strides[i])));
+            }
+        }
+        let device = match raw.device.kind {
+            CPU | CUDA_HOST => Device::cpu(),
+            CUDA | CUDA_MANAGED => {
+                let number = usize::try_from(raw.device.number).unwrap_or(usize::MAX);
+                run_fallible(py, || Device::cuda(number))?
+            }
+            other => return Err(PyBufferError::new_err(format!("from_dlpack: no device is of type {other}"))),
+        };
+        if shape.numel() > 0 && raw.data.is_null() {
+            return Err(refuse("there is no data".into()));
+        }
+        let address = raw.data.cast::<u8>().wrapping_add(raw.byte_offset as usize);
+        Ok(Layout { address, dtype, shape, strides, device })
+    }
+
+    /// Array over the memory, which `owner` frees.
+    fn array(self, py: Python<'_>, owner: Imported, copy: Copy) -> PyResult<Data> {
+        let strides = &self.strides[..self.shape.rank()];
+        let size = self.dtype.part().size();
+        if self.shape.numel() == 0 {
+            let (shape, dtype) = (self.shape, self.dtype);
+            let x = run(py, || Tensor::zeros_with(shape, (dtype.part(), self.device)))?;
+            return Ok(Data::Real(x).cast(dtype));
+        }
+        if device_of(self.device).0 == CUDA {
+            wait_for_legacy_stream()?;
+        }
+        let aligned = self.address.addr().is_multiple_of(size);
+        if !aligned && device_of(self.device).0 == CUDA {
+            return Err(PyBufferError::new_err("from_dlpack: device memory is not aligned to its elements"));
+        }
+        if copy == Copy::Never && (!aligned || self.dtype.is_complex()) {
+            return Err(PyBufferError::new_err("from_dlpack: this array has to be copied, and copy=False forbids it"));
+        }
+        if !aligned {
+            // SAFETY: every index maps into the memory, by the contract of DLPack.
+            let bytes = unsafe { packed(self.address, &self.shape, strides, self.dtype.size()) };
+            return from_bytes(py, &bytes, self.shape, self.dtype, self.device);
+        }
+        let address = NonNull::new(self.address).ok_or_else(|| value_error(py, "from_dlpack: there is no data"))?;
+        if self.dtype == Real(DType::Bool) && device_of(self.device).0 == CPU {
+            // Bytes other than 0 and 1 would be no bool.
+            // SAFETY: as above.
+            let bytes = unsafe { packed(self.address, &self.shape, strides, 1) };
+            if bytes.iter().any(|&b| b > 1) {
+                let bytes: Vec<u8> = bytes.iter().map(|&b| u8::from(b != 0)).collect();
+                return from_bytes(py, &bytes, self.shape, self.dtype, self.device);
+            }
+        }
+        if self.dtype.is_complex() {
+            // Numbers are pairs of parts: a last axis of two.
+            let mut dims = self.shape.dims().to_vec();
+            let mut pairs: Vec<isize> = strides.iter().map(|s| s * 2).collect();
+            if dims.len() == MAX_RANK {
+                return Err(value_error(py, format!("from_dlpack: a complex array of rank {MAX_RANK}")));
+            }
+            dims.push(2);
+            pairs.push(1);
+            let (dtype, device) = (self.dtype.part(), self.device);
+            // SAFETY: as above; the owner frees the memory.
+            let parts = unsafe { Tensor::from_memory(address, &dims[..], &pairs, dtype, device, owner) };
+            return Ok(Data::Complex(run_fallible(py, || {
+                // Two dense parts of their own, so that the memory can be freed.
+                let z = Complex::view_as_complex(&parts);
+                Ok(Complex { re: z.re.deep_copy()?, im: z.im.deep_copy()? })
+            })?));
+        }
+        // SAFETY: the contract of DLPack: memory of such a layout until the deleter is called.
+        let x = unsafe { Tensor::from_memory(address, self.shape, strides, self.dtype.part(), self.device, owner) };
+        Ok(Data::Real(if copy == Copy::Always { run_fallible(py, || x.deep_copy())? } else { x }))
+    }
+}
+
+/// Elements in row-major order, copied from strided memory on the host.
+///
+/// # Safety
+/// Every index maps to readable memory.
+pub unsafe fn packed(address: *const u8, shape: &Shape, strides: &[isize], size: usize) -> Vec<u8> {
+    let (dims, rank) = (shape.dims(), shape.rank());
+    let mut bytes = Vec::with_capacity(shape.numel() * size);
+    let mut index = [0usize; MAX_RANK];
+    for _ in 0..shape.numel() {
+        let offset: isize = (0..rank).map(|i| index[i] as isize * strides[i]).sum();
+        // SAFETY: the caller's contract.
+        bytes.extend_from_slice(unsafe {
+            std::slice::from_raw_parts(address.wrapping_offset(offset * size as isize), size)
+        });
+        for i in (0..rank).rev() {
+            index[i] += 1;
+            if index[i] < dims[i] {
+                break;
+            }
+            index[i] = 0;
+        }
+    }
+    bytes
+}
+
+/// Array of bytes in row-major order.
+///
+/// # Errors
+/// When the device has no memory for them.
+pub fn from_bytes(py: Python<'_>, bytes: &[u8], shape: Shape, dtype: ArrayDType, device: Device) -> PyResult<Data> {
+    fn of<T: thalweg::Element>(bytes: &[u8], shape: Shape, device: Device) -> Result<Tensor, thalweg::Error> {
+        Tensor::try_from_slice(&T::from_bytes(bytes), shape, device)
+    }
+    run_fallible(py, || {
+        if dtype.is_complex() {
+            let pairs = Shape::new(&[shape.numel(), 2]);
+            let parts = match dtype.part() {
+                DType::F64 => of::<f64>(bytes, pairs, device)?,
+                _ => of::<f32>(bytes, pairs, device)?,
+            };
+            let z = Complex::view_as_complex(&parts);
+            return Ok(Data::Complex(Complex { re: z.re.reshape(shape), im: z.im.reshape(shape) }));
+        }
+        Ok(Data::Real(match dtype.part() {
+            DType::F32 => of::<f32>(bytes, shape, device)?,
+            DType::F64 => of::<f64>(bytes, shape, device)?,
+            DType::BF16 => of::<half::bf16>(bytes, shape, device)?,
+            DType::F16 => of::<half::f16>(bytes, shape, device)?,
+            DType::I8 => of::<i8>(bytes, shape, device)?,
+            DType::I16 => of::<i16>(bytes, shape, device)?,
+            DType::I32 => of::<i32>(bytes, shape, device)?,
+            DType::I64 => of::<i64>(bytes, shape, device)?,
+            DType::U8 => of::<u8>(bytes, shape, device)?,
+            DType::U16 => of::<u16>(bytes, shape, device)?,
+            DType::U32 => of::<u32>(bytes, shape, device)?,
+            DType::U64 => of::<u64>(bytes, shape, device)?,
+            DType::Bool => of::<bool>(bytes, shape, device)?,
+        }))
+    })
+}
+
+/// Waits for CUDA's legacy default stream, on which a producer made its memory ready.
+fn wait_for_legacy_stream() -> PyResult<()> {
+    const LEGACY: *mut c_void = std::ptr::without_provenance_mut(1);
+    // SAFETY: the driver's function of that name and signature, in a library that stays loaded.
+    let status = unsafe {
+        let library = libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_LAZY);
+        if library.is_null() {
+            return Err(PyRuntimeError::new_err("from_dlpack: libcuda.so.1 cannot be loaded"));
+        }
+        let function = libc::dlsym(library, c"cuStreamSynchronize".as_ptr());
+        if function.is_null() {
+            return Err(PyRuntimeError::new_err("from_dlpack: libcuda.so.1 has no cuStreamSynchronize"));
+        }
+        let synchronize: unsafe extern "C" fn(*mut c_void) -> i32 = std::mem::transmute(function);
+        synchronize(LEGACY)
+    };
+    if status != 0 {
+        return Err(PyRuntimeError::new_err(format!(
+            "from_dlpack: CUDA error {status} while waiting for the producer"
+        )));
+    }
+    Ok(())
+}
