@@ -1,0 +1,115 @@
+//! Matrix products.
+
+use super::super::call::{Call, Outcome, Reject, Row};
+use thalweg::{DType, Scalar, Tensor};
+
+fn product(a: &Tensor, b: &Tensor) -> Result<Tensor, Reject> {
+    if a.dtype() == DType::Bool || a.dtype() != b.dtype() {
+        return Err("dtypes of a product".into());
+    }
+    Ok(a.matmul(b))
+}
+
+/// `beta·bias + alpha·(a @ b)`.
+fn with_bias(c: &Call<'_>, fold: bool) -> Outcome {
+    let (bias, a, b) = (c.tensor(0)?, c.tensor(1)?, c.tensor(2)?);
+    let one = Scalar::Int(1);
+    let (beta, alpha) = (c.number_or_none(3)?.unwrap_or(one), c.number_or_none(4)?.unwrap_or(one));
+    let mut y = product(a, b)?;
+    if fold {
+        y = y.sum(0);
+    }
+    if !y.dtype().is_float() && [beta, alpha].iter().any(|v| matches!(v, Scalar::Float(f) if f.fract() != 0.0)) {
+        return Err("a fraction of integers".into());
+    }
+    let scaled = |x: &Tensor, by: Scalar| match (x.dtype().is_float(), by) {
+        (_, v) if v.to_f64() == 1.0 => x.clone(),
+        (true, v) => x * v.to_f64(),
+        (false, v) => x * v.to_i64(),
+    };
+    y = scaled(&y, alpha);
+    if beta.to_f64() == 0.0 {
+        // The bias is not read, so its NaN do not spread.
+        return Ok(y.into());
+    }
+    Ok((y + scaled(&bias.cast(c.out(0)?), beta)).into())
+}
+
+fn attention(c: &Call<'_>) -> Outcome {
+    let (q, k, v) = (c.tensor(0)?, c.tensor(1)?, c.tensor(2)?);
+    let (dropout, causal, mask) = (c.float_or(3, 0.0)?, c.flag(4)?, c.tensor_or_none(5)?);
+    if dropout != 0.0 || q.numel() == 0 || k.numel() == 0 {
+        return Err("dropout, or an empty tensor".into());
+    }
+    let scores = scores(q, k, causal, mask, c.float_or(6, 1.0 / (q.size(-1) as f64).sqrt())?);
+    let sums = scores.logsumexp(-1);
+    let mut options = thalweg::Attention::default().causal(causal);
+    if !c.is_none(6) {
+        options = options.scale(c.float(6)?);
+    }
+    let mask = mask.map(|m| if m.dtype() == DType::Bool { m.clone() } else { m.cast(q.dtype()) });
+    if let Some(mask) = &mask {
+        options = options.mask(mask);
+    }
+    let y = q.scaled_dot_product_attention(k, v, options);
+    Ok((y, sums).into())
+}
+
+/// Scaled and masked scores in f32.
+fn scores(q: &Tensor, k: &Tensor, causal: bool, mask: Option<&Tensor>, scale: f64) -> Tensor {
+    let wide = if q.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+    let mut scores = q.matmul(&k.transpose(-1, -2)).cast(wide) * scale;
+    if let Some(mask) = mask {
+        scores = match mask.dtype() {
+            DType::Bool => mask.where_(scores, f64::NEG_INFINITY),
+            _ => scores + mask.cast(wide),
+        };
+    }
+    if causal {
+        let (rows, columns) = (scores.size(-2), scores.size(-1));
+        let number = |n: usize| Tensor::arange_with(n, (DType::I64, q.device()));
+        let seen = number(columns).le(number(rows).unsqueeze(1));
+        scores = seen.where_(scores, f64::NEG_INFINITY);
+    }
+    scores
+}
+
+/// Gradients of attention from its result and the logarithms of the sums of weights.
+fn attention_backward(c: &Call<'_>) -> Outcome {
+    let (dy, q, k, v) = (c.tensor(0)?, c.tensor(1)?, c.tensor(2)?, c.tensor(3)?);
+    let (y, sums) = (c.tensor(4)?, c.tensor(5)?);
+    let (dropout, causal, mask) = (c.float_or(6, 0.0)?, c.flag(7)?, c.tensor_or_none(8)?);
+    if dropout != 0.0 || q.rank() != 4 || q.dims()[1] != k.dims()[1] || q.numel() == 0 || k.numel() == 0 {
+        return Err("dropout, or heads in groups".into());
+    }
+    let scale = c.float_or(9, 1.0 / (q.size(-1) as f64).sqrt())?;
+    let scores = scores(q, k, causal, mask, scale);
+    let wide = scores.dtype();
+    // Rows without a visible key have weights of 0.
+    let hidden = sums.cast(wide).eq(f64::NEG_INFINITY);
+    let sums = hidden.where_(0.0, sums.cast(wide)).unsqueeze(-1);
+    let weights = (scores - sums).exp();
+    let dtype = q.dtype();
+    let narrow = weights.cast(dtype);
+    let dv = narrow.transpose(-1, -2).matmul(dy);
+    let d = (dy.cast(wide) * y.cast(wide)).sum_keepdim(-1);
+    let dw = dy.matmul(&v.transpose(-1, -2)).cast(wide);
+    let ds = (&weights * (dw - d) * scale).cast(dtype);
+    let dq = ds.matmul(k);
+    let dk = ds.transpose(-1, -2).matmul(q);
+    Ok((dq, dk, dv).into())
+}
+
+pub const ROWS: &[Row] = &[
+    ("aten.mm.default", |c| Ok(product(c.tensor(0)?, c.tensor(1)?)?.into())),
+    ("aten.bmm.default", |c| Ok(product(c.tensor(0)?, c.tensor(1)?)?.into())),
+    ("aten.matmul.default", |c| Ok(product(c.tensor(0)?, c.tensor(1)?)?.into())),
+    ("aten.mv.default", |c| Ok(product(c.tensor(0)?, c.tensor(1)?)?.into())),
+    ("aten.dot.default", |c| Ok(product(c.tensor(0)?, c.tensor(1)?)?.into())),
+    ("aten.addmm.default", |c| with_bias(c, false)),
+    ("aten.addmv.default", |c| with_bias(c, false)),
+    ("aten.baddbmm.default", |c| with_bias(c, false)),
+    ("aten.addbmm.default", |c| with_bias(c, true)),
+    ("aten._scaled_dot_product_flash_attention_for_cpu.default", attention),
+    ("aten._scaled_dot_product_flash_attention_for_cpu_backward.default", attention_backward),
+];
