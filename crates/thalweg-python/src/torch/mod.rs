@@ -17,6 +17,12 @@ fn operations() -> Vec<&'static str> {
     ops::names()
 }
 
+/// Waits for all plan searches of other threads, so that later runs use their plans. For measurements.
+#[pyfunction]
+fn settle(py: Python<'_>) {
+    py.detach(thalweg::finish_searches);
+}
+
 /// Adds the submodule `torch` to the module.
 ///
 /// # Errors
@@ -26,5 +32,6 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let torch = PyModule::new(py, "torch")?;
     torch.add_class::<program::Program>()?;
     torch.add_function(wrap_pyfunction!(operations, &torch)?)?;
+    torch.add_function(wrap_pyfunction!(settle, &torch)?)?;
     module.add_submodule(&torch)
 }

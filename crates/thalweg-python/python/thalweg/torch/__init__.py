@@ -7,13 +7,13 @@ kernels. Operations without a rule run by PyTorch's own kernels between; ``repor
 import time
 
 import torch
-from torch._decomp import core_aten_decompositions
+from torch._decomp import core_aten_decompositions, decomposition_table
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 
 from ._lower import lower
 
-__all__ = ["backend", "decompositions", "report", "reset", "statistics"]
+__all__ = ["backend", "compile_function", "decompositions", "report", "reset", "statistics"]
 
 # Operations with a rule of their own: they are not decomposed.
 _KEPT = (
@@ -68,6 +68,16 @@ _KEPT = (
     "lerp.Tensor",
 )
 
+# Operations that core ATen keeps, and that PyTorch can decompose.
+_DECOMPOSED = (
+    "adaptive_max_pool2d", "adaptive_max_pool3d", "_addmm_activation", "batch_norm_backward", "bucketize.Scalar", "elu",
+    "grid_sampler_2d", "hardtanh", "ldexp", "leaky_relu", "lift", "normal", "rrelu_with_noise_backward",
+    "upsample_bicubic2d", "upsample_bilinear2d", "upsample_linear1d", "upsample_trilinear3d", "upsample_nearest1d",
+    "upsample_nearest2d", "upsample_nearest3d", "view_copy.dtype", "bitwise_left_shift.Scalar_Tensor",
+    "bitwise_right_shift.Scalar_Tensor", "addmm.dtype", "_batch_norm_no_update", "native_batch_norm",
+    "special_spherical_bessel_j0", "special_ndtri", "special_erfcx", "_trilinear", "masked_scatter_backward", "frexp",
+)
+
 _decompositions = None
 _graphs = []
 
@@ -77,7 +87,12 @@ def decompositions():
     global _decompositions
     if _decompositions is None:
         kept = {"aten." + name for name in _KEPT}
-        _decompositions = {op: f for op, f in core_aten_decompositions().items() if str(op) not in kept}
+        table = {op: f for op, f in core_aten_decompositions().items() if str(op) not in kept}
+        for op, f in decomposition_table.items():
+            name = str(op).removeprefix("aten.")
+            if op not in table and (name in _DECOMPOSED or name.split(".")[0] in _DECOMPOSED) and "out" not in name:
+                table[op] = f
+        _decompositions = table
     return _decompositions
 
 
@@ -98,6 +113,20 @@ def _compiler(kind):
         return run
 
     return compile
+
+
+def compile_function(f):
+    """Compiles a function of tensors by AOTAutograd alone, without Dynamo: one graph for the first call's shapes."""
+    from torch._functorch.aot_autograd import aot_function
+
+    return aot_function(
+        f,
+        fw_compiler=_compiler("forward"),
+        bw_compiler=_compiler("backward"),
+        inference_compiler=_compiler("inference"),
+        decompositions=decompositions(),
+        partition_fn=min_cut_rematerialization_partition,
+    )
 
 
 def backend(gm, example_inputs, **options):

@@ -212,18 +212,22 @@ class _Lowering:
         if name is None:
             name = str(target) if isinstance(target, torch._ops.OpOverload) else f"python.{_name_of(target)}"
         ruled = True
-        why = None
         try:
             args = self.args(node)
-        except _Unsupported as error:
-            args, ruled, why = [], False, str(error)
+        except _Unsupported:
+            args, ruled = [], False
         if ruled and name in _STRIDED and not _is_contiguous(_value(node.args[0])):
             args, ruled = [], False
         if ruled and any(part in name for part in _RANDOM):
             self.random = True
         function, reads, orders = self.eager(node, name)
         registers, dtypes = self.results(node)
-        del why
+        sizes = _empty_sizes(node.meta.get("val"))
+        if sizes is not None and all(dtypes):
+            # Without elements there is nothing to compute, whatever the operation is.
+            for register, dtype, size in zip(registers, dtypes, sizes):
+                self.program.append("aten.full.default", True, [size, 0], [register], [dtype], None, [], [])
+            return
         self.program.append(name, ruled, args if ruled else [], registers, dtypes, function, reads, orders)
 
     def lower(self):
@@ -243,19 +247,56 @@ class _Lowering:
                 output = node
             elif node.op not in ("placeholder", "get_attr"):
                 raise NotImplementedError(f"thalweg: a node of kind {node.op} in a graph of ATen operations")
-        fixed = {}
+        fixed, views = {}, {}
         listed = output.args[0]
         single = not isinstance(listed, (list, tuple))
         listed = [listed] if single else list(listed)
         saved_from = _results_of_user(self.kind, len(listed))
+        places = {}
         for i, value in enumerate(listed):
-            if isinstance(value, torch.fx.Node):
-                meta = value.meta.get("val")
-                self.program.result(self.registers[value], _stride_order(meta), i >= saved_from)
-            else:
+            if isinstance(value, torch.fx.Node) and str(value.target) not in _VIEWS:
+                places.setdefault(value, i)
+        for i, value in enumerate(listed):
+            if not isinstance(value, torch.fx.Node):
                 fixed[i] = value
+                continue
+            if i < saved_from:
+                chain = _view_chain(value, places)
+                if chain is not None and places[chain[0]] < saved_from and places[chain[0]] not in views:
+                    views[i] = (places[chain[0]], chain[1])
+                    continue
+            self.program.result(self.registers[value], _stride_order(value.meta.get("val")), i >= saved_from)
         self.program.finish()
-        return self.program, _runner(self.program, self.constants, self.random, fixed, len(listed), single)
+        return self.program, _runner(self.program, self.constants, self.random, fixed, views, len(listed), single)
+
+
+# Operations whose result is a view of their first argument.
+_VIEWS = {
+    "aten.view.default", "aten.permute.default", "aten.t.default", "aten.transpose.int", "aten.expand.default",
+    "aten.squeeze.default", "aten.squeeze.dim", "aten.squeeze.dims", "aten.unsqueeze.default", "aten.slice.Tensor",
+    "aten.select.int", "aten.diagonal.default", "aten.unfold.default", "aten.alias.default", "aten.detach.default",
+}
+
+
+def _view_chain(node, places):
+    """The result that a result is a view of, and the views; ``None`` if there is none with constant arguments."""
+    chain, at = [], node
+    while at.op == "call_function" and str(at.target) in _VIEWS:
+        if any(isinstance(n, torch.fx.Node) for n in _leaves((at.args[1:], at.kwargs))):
+            return None
+        chain.append((at.target, at.args[1:], at.kwargs))
+        at = at.args[0]
+        if at in places and at.op == "call_function":
+            return at, chain[::-1]
+    return None
+
+
+def _leaves(value):
+    if isinstance(value, (list, tuple)):
+        return [x for v in value for x in _leaves(v)]
+    if isinstance(value, dict):
+        return _leaves(list(value.values()))
+    return [value]
 
 
 def _value(arg):
@@ -277,6 +318,17 @@ _DTYPES = {
     "float32", "float64", "bfloat16", "float16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
     "bool", "complex64", "complex128",
 }
+
+
+def _empty_sizes(value):
+    """Sizes of the results if all are tensors of known sizes without elements; else ``None``."""
+    values = list(value) if isinstance(value, (list, tuple)) else [value]
+    sizes = []
+    for v in values:
+        if not isinstance(v, torch.Tensor) or any(isinstance(s, torch.SymInt) for s in v.shape) or v.numel() or v.dim() > MAX_RANK:
+            return None
+        sizes.append([int(s) for s in v.shape])
+    return sizes or None
 
 
 def _may_alias(target):
@@ -316,15 +368,20 @@ def _seed():
     return int(torch.randint(0, 2**63 - 1, (), dtype=torch.int64))
 
 
-def _runner(program, constants, random, fixed, count, single):
+def _runner(program, constants, random, fixed, views, count, single):
     def run(args):
         inputs = list(args) + constants if constants else list(args)
         if isinstance(args, list):
             args.clear()
         out = program.run(inputs, _seed()) if random else program.run(inputs)
-        if fixed:
+        if fixed or views:
             rest = iter(out)
-            out = [fixed[i] if i in fixed else next(rest) for i in range(count)]
+            out = [fixed[i] if i in fixed else None if i in views else next(rest) for i in range(count)]
+        for i, (of, chain) in views.items():
+            value = out[of]
+            for target, rest, kwargs in chain:
+                value = target(value, *rest, **kwargs)
+            out[i] = value
         return out[0] if single else out
 
     run._boxed_call = True

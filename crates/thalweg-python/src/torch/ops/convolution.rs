@@ -64,8 +64,8 @@ impl Options {
     }
 
     fn convolved(&self, x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor, Reject> {
-        if !x.dtype().is_float() || x.numel() == 0 || weight.numel() == 0 {
-            return Err("integers, or an empty tensor".into());
+        if x.dtype() == DType::Bool || x.numel() == 0 || weight.numel() == 0 {
+            return Err("bools, or an empty tensor".into());
         }
         match weight.rank() {
             3 => self.apply::<1>(x, weight, bias, Tensor::conv1d, Tensor::conv_transpose1d),
@@ -147,8 +147,23 @@ fn pool<const N: usize>(c: &Call<'_>, i: usize) -> Result<Pool<N>, Reject> {
 
 /// Average pooling with the arguments from `i` on.
 fn averaged(x: &Tensor, c: &Call<'_>, i: usize, axes: usize) -> Result<Tensor, Reject> {
-    if !c.is_none(i + 5) || x.rank() < axes + 1 || x.numel() == 0 || !x.dtype().is_float() {
-        return Err("another divisor, or integers".into());
+    if x.rank() < axes + 1 || x.numel() == 0 || !x.dtype().is_float() {
+        return Err("integers, or an empty tensor".into());
+    }
+    if !c.is_none(i + 5) {
+        // Sums of windows over the given number; a window over the border counts its elements only.
+        let window = c.shape_list(i)?;
+        let window = if window.len() == 1 { vec![window[0]; axes] } else { window };
+        if c.flag(i + 3)? {
+            return Err("another divisor of windows over the border".into());
+        }
+        let all: usize = window.iter().product();
+        let mean = match axes {
+            1 => x.avg_pool1d(pool::<1>(c, i)?),
+            2 => x.avg_pool2d(pool::<2>(c, i)?),
+            _ => x.avg_pool3d(pool::<3>(c, i)?),
+        };
+        return Ok(mean * (all as f64 / c.float(i + 5)?));
     }
     let (ceil, count) = (c.flag(i + 3)?, if c.is_none(i + 4) { true } else { c.flag(i + 4)? });
     Ok(match axes {
@@ -326,6 +341,30 @@ fn interpolation_backward(c: &Call<'_>, by: Interpolation, scales: usize) -> Out
     Ok(pulled(&x, dy, |x| interpolated(x, &out, by))?.into())
 }
 
+/// Gradient of a padding by the edge's elements; negative widths cut off.
+fn edge_backward(c: &Call<'_>) -> Outcome {
+    let (dy, x, pads) = (c.tensor(0)?, c.tensor(1)?, c.ints(2)?);
+    if x.numel() == 0 || dy.numel() == 0 {
+        return Err("an empty tensor".into());
+    }
+    Ok(pulled(x, dy, |x| {
+        let mut y = x.clone();
+        let mut widths = vec![(0, 0); x.rank()];
+        for (i, pair) in pads.chunks(2).enumerate() {
+            widths[x.rank() - 1 - i] = (pair[0].max(0) as usize, pair[1].max(0) as usize);
+        }
+        y = y.pad(&widths, thalweg::Border::Edge);
+        for (i, pair) in pads.chunks(2).enumerate() {
+            let at = y.rank() - 1 - i;
+            let cut = |w: i64| (-w).max(0) as usize;
+            let left = y.dims()[at].checked_sub(cut(pair[0]) + cut(pair[1])).ok_or("a negative size")?;
+            y = y.narrow(at, cut(pair[0]), left);
+        }
+        Ok(y)
+    })?
+    .into())
+}
+
 fn linear(align_corners: bool) -> Interpolation {
     Interpolation::Linear { align_corners }
 }
@@ -358,6 +397,9 @@ pub const ROWS: &[Row] = &[
         let sizes = dy.dims()[dy.rank() - 3..].to_vec();
         Ok(pulled(x, dy, |x| adaptive_average(x, &sizes))?.into())
     }),
+    ("aten.replication_pad1d_backward.default", edge_backward),
+    ("aten.replication_pad2d_backward.default", edge_backward),
+    ("aten.replication_pad3d_backward.default", edge_backward),
     ("aten.upsample_nearest1d_backward.default", |c| interpolation_backward(c, Interpolation::Nearest, 3)),
     ("aten.upsample_nearest2d_backward.default", |c| interpolation_backward(c, Interpolation::Nearest, 3)),
     ("aten.upsample_nearest3d_backward.default", |c| interpolation_backward(c, Interpolation::Nearest, 3)),

@@ -193,10 +193,8 @@ fn bound(c: &Call<'_>, x: &Tensor, i: usize, dtype: DType, low: bool) -> Result<
 }
 
 fn clamped(c: &Call<'_>, low: Option<usize>, high: Option<usize>) -> Outcome {
-    let dtype = c.out(0)?;
-    if dtype == DType::Bool {
-        return Err("bools".into());
-    }
+    let result = c.out(0)?;
+    let dtype = if result == DType::Bool { DType::U8 } else { result };
     let mut x = c.tensor(0)?.cast(dtype);
     if let Some(i) = low {
         x = bound(c, &x, i, dtype, true)?;
@@ -204,7 +202,7 @@ fn clamped(c: &Call<'_>, low: Option<usize>, high: Option<usize>) -> Outcome {
     if let Some(i) = high {
         x = bound(c, &x, i, dtype, false)?;
     }
-    Ok(x.into())
+    Ok(x.cast(result).into())
 }
 
 fn selected(c: &Call<'_>) -> Outcome {
@@ -357,10 +355,17 @@ pub const ROWS: &[Row] = &[
     ("aten.trunc.default", |c| of_floats(c, Tensor::trunc)),
     ("aten.round.decimals", |c| {
         let x = c.tensor(0)?;
-        if c.int(1)? != 0 {
-            return Err("decimals".into());
+        let digits = c.int(1)?;
+        Ok(match x.dtype().is_float() {
+            true if digits == 0 => x.round(),
+            true => {
+                let by = 10f64.powi(digits.unsigned_abs() as i32);
+                if digits > 0 { (x * by).round() / by } else { (x / by).round() * by }
+            }
+            false if digits >= 0 => x.clone(),
+            false => return Err("decimals of integers".into()),
         }
-        Ok(if x.dtype().is_float() { x.round() } else { x.clone() }.into())
+        .into())
     }),
     ("aten.isnan.default", |c| predicate(c, Tensor::is_nan, false)),
     ("aten.isinf.default", |c| predicate(c, Tensor::is_inf, false)),
@@ -433,7 +438,28 @@ pub const ROWS: &[Row] = &[
     ("aten.copysign.Tensor", |c| both(c, |a, b| a.copysign(b))),
     ("aten.copysign.Scalar", |c| both(c, |a, b| a.copysign(b))),
     ("aten.nextafter.default", |c| both(c, |a, b| a.nextafter(b))),
-    ("aten.heaviside.default", |c| both(c, |a, b| a.heaviside(b))),
+    ("aten.heaviside.default", |c| {
+        if c.out(0)? == DType::Bool {
+            let (a, b) = (c.tensor(0)?, c.tensor(1)?);
+            return Ok((a | &b.broadcast_to(a.shape().broadcast(b.shape()).ok_or("shapes")?)).into());
+        }
+        both(c, |a, b| if a.dtype().is_float() { a.heaviside(b) } else { a.eq(0).where_(b, a.gt(0).cast(a.dtype())) })
+    }),
+    ("aten.polygamma.default", |c| {
+        let x = c.tensor(1)?.cast(c.out(0)?);
+        match c.int(0)? {
+            0 => Ok(x.digamma().into()),
+            1 => Ok(x.trigamma().into()),
+            _ => Err("a derivative beyond trigamma".into()),
+        }
+    }),
+    ("aten.angle.default", |c| {
+        let x = c.tensor(0)?.cast(c.out(0)?);
+        Ok(x.is_nan().where_(&x, x.lt(0.0).where_(x.full_like(std::f64::consts::PI), 0.0)).into())
+    }),
+    ("aten._conj_physical.default", |c| Ok(c.tensor(0)?.clone().into())),
+    ("aten.special_modified_bessel_i0.default", |c| float(c, Tensor::i0)),
+    ("aten.special_modified_bessel_i1.default", |c| float(c, Tensor::i1)),
     ("aten.logaddexp.default", |c| both(c, |a, b| a.logaddexp(b))),
     ("aten.logaddexp2.default", |c| both(c, |a, b| a.logaddexp2(b))),
     ("aten.xlogy.Tensor", |c| both(c, |a, b| a.xlogy(b))),

@@ -39,7 +39,10 @@ fn scattered(x: &Tensor, a: usize, index: &Tensor, values: &Tensor, op: ScatterO
         return Ok(x.reshape(shape));
     }
     if x.dtype() == DType::Bool && op != ScatterOp::Set {
-        return Err("bools".into());
+        // The sum and the maximum of bools is "or", the product and the minimum "and".
+        let op = if matches!(op, ScatterOp::Add | ScatterOp::Max) { ScatterOp::Max } else { ScatterOp::Min };
+        let y = scattered(&x.cast(DType::U8), a, &index, &values.cast(DType::U8), op)?;
+        return Ok(y.cast(DType::Bool).reshape(shape));
     }
     values = cut(&values, index.dims(), usize::MAX);
     let smaller = (0..x.rank()).any(|i| i != a && index.dims()[i] != x.dims()[i]);
@@ -74,13 +77,30 @@ fn scatter_reduce(c: &Call<'_>) -> Outcome {
     let x = c.tensor(0)?;
     let (a, index) = (axis_of(c, 1, x)?, c.tensor(2)?);
     let values = c.tensor_of(3, x.dtype())?;
+    reduced_into(c, x, a, index, &values)
+}
+
+/// As `scatter_reduce`, with an index in one dimension.
+fn index_reduce(c: &Call<'_>) -> Outcome {
+    let (x, index, values) = (c.tensor(0)?, c.tensor(2)?, c.tensor(3)?);
+    let a = axis_of(c, 1, x)?;
+    if x.rank() == 0 || values.rank() == 0 {
+        return Err("rank 0".into());
+    }
+    let mut dims = vec![1; values.rank()];
+    dims[a] = index.numel();
+    let index = index.reshape(&dims[..]).broadcast_to(*values.shape());
+    reduced_into(c, x, a, &index, &values.cast(x.dtype()))
+}
+
+fn reduced_into(c: &Call<'_>, x: &Tensor, a: usize, index: &Tensor, values: &Tensor) -> Outcome {
     let include = if c.is_none(5) { true } else { c.flag(5)? };
     let mean = c.word(4) == Some("mean");
     if x.numel() == 0 || index.numel() == 0 {
         return Ok(x.clone().into());
     }
     let op = if mean { ScatterOp::Add } else { op_of(c.word(4))? };
-    if x.dtype() == DType::Bool {
+    if x.dtype() == DType::Bool && (mean || !include) {
         return Err("bools".into());
     }
     let mut base = x.clone();
@@ -97,7 +117,7 @@ fn scatter_reduce(c: &Call<'_>) -> Outcome {
         let value = Tensor::full_with((), neutral, (x.dtype(), x.device()));
         base = scattered(x, a, index, &value, ScatterOp::Set)?;
     }
-    let y = scattered(&base, a, index, &values, op)?;
+    let y = scattered(&base, a, index, values, op)?;
     if !mean {
         return Ok(y.into());
     }
@@ -246,12 +266,31 @@ pub const ROWS: &[Row] = &[
     ("aten.scatter_reduce.two", scatter_reduce),
     ("aten.index_add.default", |c| {
         let (x, index) = (c.tensor(0)?, c.tensor(2)?);
-        if x.rank() == 0 || x.dtype() == DType::Bool {
-            return Err("rank 0".into());
-        }
+        let alpha = c.number_or_none(4)?.unwrap_or(thalweg::Scalar::Int(1));
         let a = axis_of(c, 1, x)?;
-        let values = c.tensor(3)? * number_as(c.number_or_none(4)?.unwrap_or(thalweg::Scalar::Int(1)), x.dtype())?;
-        Ok(x.index_add(a, &at_least_1d(index), &values).into())
+        if x.dtype() == DType::Bool {
+            let values = at_least_1d(c.tensor(3)?);
+            if alpha.to_f64() != 1.0 || x.numel() == 0 {
+                return Err("bools".into());
+            }
+            let mut dims = vec![1; values.rank()];
+            dims[a] = index.numel();
+            let index = index.reshape(&dims[..]).broadcast_to(*values.shape());
+            return Ok(scattered(x, a, &index, &values, ScatterOp::Add)?.into());
+        }
+        let values = at_least_1d(c.tensor(3)?);
+        let values = if alpha.to_f64() == 1.0 { values } else { values * number_as(alpha, x.dtype())? };
+        Ok(at_least_1d(x).index_add(a, &at_least_1d(index), &values).reshape(x.shape()).into())
+    }),
+    ("aten.index_reduce.default", index_reduce),
+    ("aten.put.default", |c| {
+        let (x, index, values) = (c.tensor(0)?, c.tensor(1)?, c.tensor(2)?);
+        if x.numel() == 0 || index.numel() == 0 {
+            return Ok(x.clone().into());
+        }
+        let op = if c.flag(3)? { ScatterOp::Add } else { ScatterOp::Set };
+        let y = scattered(&x.flatten(), 0, &index.flatten(), &values.cast(x.dtype()).flatten(), op)?;
+        Ok(y.reshape(x.shape()).into())
     }),
     ("aten.masked_scatter.default", |c| {
         let (x, mask, values) = (c.tensor(0)?, c.tensor(1)?, c.tensor(2)?);

@@ -110,6 +110,22 @@ pub const ROWS: &[Row] = &[
     ("aten.addmv.default", |c| with_bias(c, false)),
     ("aten.baddbmm.default", |c| with_bias(c, false)),
     ("aten.addbmm.default", |c| with_bias(c, true)),
+    ("aten._cdist_forward.default", |c| {
+        let (a, b) = (c.tensor(0)?, c.tensor(1)?);
+        if a.numel() == 0 || b.numel() == 0 || a.rank() != b.rank() {
+            return Err("an empty tensor".into());
+        }
+        Ok(a.cdist(b, c.float(2)?).into())
+    }),
+    ("aten._cdist_backward.default", |c| {
+        let (dy, a, b) = (c.tensor(0)?, c.tensor(1)?, c.tensor(2)?);
+        let p = c.float(3)?;
+        if dy.numel() == 0 || a.rank() != b.rank() || a.numel() == 0 || b.numel() == 0 {
+            return Err("an empty tensor".into());
+        }
+        let (_, pull) = thalweg::vjp(|a: Tensor| a.cdist(b, p), a);
+        Ok(pull(dy).into())
+    }),
     ("aten._scaled_dot_product_flash_attention_for_cpu.default", attention),
     ("aten._scaled_dot_product_flash_attention_for_cpu_backward.default", attention_backward),
 ];

@@ -243,8 +243,11 @@ fn norm(c: &Call<'_>) -> Outcome {
     let x = c.tensor(0)?.cast(c.out(0)?);
     let axes = c.axes(2, x.rank())?;
     let p = c.float_or(1, 2.0)?;
-    if axes.is_empty() || x.numel() == 0 {
+    if x.numel() == 0 {
         return Err("no element".into());
+    }
+    if axes.is_empty() {
+        return Ok(x.unsqueeze(0).norm_p(p, 0).into());
     }
     Ok(reduced(&x, &axes, c.flag(3)?, |x, a| x.norm_p(p, a)).into())
 }
@@ -304,10 +307,24 @@ pub const ROWS: &[Row] = &[
     ("aten.searchsorted.Tensor", |c| {
         let (edges, values) = (c.tensor(0)?, c.tensor(1)?);
         let right = c.flag(3)? || c.word(4) == Some("right");
-        if !c.is_none(5) || edges.rank() != 1 || edges.dtype() == DType::Bool || edges.numel() == 0 {
-            return Err("rows of edges, or a sorter".into());
+        if edges.dtype() == DType::Bool || edges.numel() == 0 {
+            return Err("no edges".into());
         }
         let dtype = c.promoted(0, 1)?;
+        let sorted = match c.tensor_or_none(5)? {
+            Some(order) => edges.gather(-1, order),
+            None => edges.clone(),
+        };
+        let edges = &sorted;
+        if edges.rank() != 1 {
+            if values.rank() != edges.rank() || edges.rank() == thalweg::MAX_RANK {
+                return Err("rows of edges".into());
+            }
+            // The number of smaller edges of the row.
+            let (e, v) = (edges.cast(dtype).unsqueeze(-2), values.cast(dtype).unsqueeze(-1));
+            let below = if right { e.le(&v) } else { e.lt(&v) };
+            return Ok(below.cast(DType::I64).sum(-1).cast(c.out(0)?).into());
+        }
         Ok(edges.cast(dtype).searchsorted(&values.cast(dtype), right).cast(c.out(0)?).into())
     }),
     ("aten.bucketize.Tensor", |c| {

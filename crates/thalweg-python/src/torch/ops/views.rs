@@ -20,6 +20,18 @@ fn reshaped(c: &Call<'_>) -> Outcome {
     Ok(x.reshape(&sizes[..]).into())
 }
 
+fn permuted(c: &Call<'_>) -> Outcome {
+    let x = c.tensor(0)?;
+    let order = c.ints(1)?;
+    Ok(if order.is_empty() { x.clone() } else { x.permute(&order[..]) }.into())
+}
+
+fn unbound(c: &Call<'_>) -> Outcome {
+    let x = c.tensor(0)?;
+    let at = axis(c.int_or(1, 0)?, x.rank())?.ok_or("rank 0")?;
+    Ok(x.unbind(at).into())
+}
+
 /// The tensor expanded to sizes, of which -1 keeps a dimension.
 fn expanded(c: &Call<'_>) -> Outcome {
     let (x, sizes) = (c.tensor(0)?, c.ints(1)?);
@@ -149,11 +161,8 @@ pub const ROWS: &[Row] = &[
         }
         Ok(x.bitcast(dtype).into())
     }),
-    ("aten.permute.default", |c| {
-        let x = c.tensor(0)?;
-        let order = c.ints(1)?;
-        Ok(if order.is_empty() { x.clone() } else { x.permute(&order[..]) }.into())
-    }),
+    ("aten.permute.default", permuted),
+    ("aten.permute_copy.default", permuted),
     ("aten.t.default", |c| {
         let x = c.tensor(0)?;
         Ok(if x.rank() < 2 { x.clone() } else { x.transpose(0, 1) }.into())
@@ -206,6 +215,7 @@ pub const ROWS: &[Row] = &[
         let (size, step) = (c.size(2)?, c.size(3)?);
         match c.axis(1, x.rank())? {
             Some(at) if x.rank() < MAX_RANK && size > 0 => Ok(x.window(at, size, step).into()),
+            None if size == 1 => Ok(x.unsqueeze(0).into()),
             _ => Err("windows of such a shape".into()),
         }
     }),
@@ -230,11 +240,8 @@ pub const ROWS: &[Row] = &[
         let at = axis(c.int_or(2, 0)?, x.rank())?.ok_or("rank 0")?;
         parts(x, c.shape_list(1)?.as_slice(), at)
     }),
-    ("aten.unbind.int", |c| {
-        let x = c.tensor(0)?;
-        let at = axis(c.int_or(1, 0)?, x.rank())?.ok_or("rank 0")?;
-        Ok(x.unbind(at).into())
-    }),
+    ("aten.unbind.int", unbound),
+    ("aten.unbind_copy.int", unbound),
     ("aten.cat.default", cat),
     ("aten.stack.default", |c| {
         let dtype = c.out(0)?;
