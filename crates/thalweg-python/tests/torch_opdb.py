@@ -41,8 +41,8 @@ def name_of(op):
 
 
 def is_random(name):
-    if name in ("nn.functional.multi_head_attention_forward", "argsort"):
-        # Dropout; the order of equal elements.
+    if name in ("nn.functional.multi_head_attention_forward", "argsort", "svd_lowrank", "pca_lowrank"):
+        # Dropout; the order of equal elements; a random start.
         return True
     if name.startswith("normalize") or "normalize" in name:
         return False
@@ -100,6 +100,8 @@ def run(f, leaves, backward):
 
 
 def check(op, sample, backward, compiler, name):
+    if sample.kwargs.get("dropout_p", 0.0) > 0.0:
+        name = "dropout"
     leaves, spec = tree_flatten((sample.input, sample.args, sample.kwargs))
 
     def f(*tensors):

@@ -38,21 +38,21 @@ fn with_bias(c: &Call<'_>, fold: bool) -> Outcome {
 fn attention(c: &Call<'_>) -> Outcome {
     let (q, k, v) = (c.tensor(0)?, c.tensor(1)?, c.tensor(2)?);
     let (dropout, causal, mask) = (c.float_or(3, 0.0)?, c.flag(4)?, c.tensor_or_none(5)?);
-    if dropout != 0.0 || q.numel() == 0 || k.numel() == 0 {
-        return Err("dropout, or an empty tensor".into());
+    if dropout != 0.0 || q.numel() == 0 || k.numel() == 0 || q.rank() != 4 || q.dims()[1] != k.dims()[1] {
+        return Err("dropout, heads in groups, or an empty tensor".into());
     }
     let scores = scores(q, k, causal, mask, c.float_or(6, 1.0 / (q.size(-1) as f64).sqrt())?);
-    let sums = scores.logsumexp(-1);
-    let mut options = thalweg::Attention::default().causal(causal);
-    if !c.is_none(6) {
-        options = options.scale(c.float(6)?);
-    }
-    let mask = mask.map(|m| if m.dtype() == DType::Bool { m.clone() } else { m.cast(q.dtype()) });
-    if let Some(mask) = &mask {
-        options = options.mask(mask);
-    }
-    let y = q.scaled_dot_product_attention(k, v, options);
-    Ok((y, sums).into())
+    // One softmax gives weights and the logarithms of their sums. A row without a visible key has weights of 0.
+    let largest = scores.amax_keepdim(-1);
+    let finite = largest.eq(f64::NEG_INFINITY).where_(0.0, &largest);
+    let e = (&scores - &finite).exp();
+    let sums = e.sum_keepdim(-1);
+    let weights = match mask {
+        Some(_) => &e / sums.eq(0.0).where_(1.0, &sums),
+        None => &e / &sums,
+    };
+    let y = weights.cast(q.dtype()).matmul(v);
+    Ok((y, (sums.log() + finite).squeeze(-1)).into())
 }
 
 /// Scaled and masked scores in f32.

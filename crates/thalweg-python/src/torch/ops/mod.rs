@@ -3,7 +3,10 @@
 mod convolution;
 mod create;
 mod elementwise;
+mod gradients;
 mod index;
+#[cfg(feature = "linalg")]
+mod linalg;
 mod matmul;
 mod normalize;
 mod random;
@@ -15,7 +18,7 @@ use super::call::{Row, Rule};
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-const TABLES: [&[Row]; 10] = [
+const TABLES: [&[Row]; 11 + cfg!(feature = "linalg") as usize] = [
     elementwise::ROWS,
     views::ROWS,
     reduce::ROWS,
@@ -26,6 +29,9 @@ const TABLES: [&[Row]; 10] = [
     random::ROWS,
     create::ROWS,
     symbolic::ROWS,
+    gradients::ROWS,
+    #[cfg(feature = "linalg")]
+    linalg::ROWS,
 ];
 
 /// Rule of an operation by its name.
