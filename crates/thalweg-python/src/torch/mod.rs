@@ -19,7 +19,7 @@ fn operations() -> Vec<&'static str> {
 
 /// Waits for all plan searches of other threads, so that later runs use their plans. For measurements.
 #[pyfunction]
-fn settle(py: Python<'_>) {
+fn finish_searches(py: Python<'_>) {
     py.detach(thalweg::finish_searches);
 }
 
@@ -32,6 +32,6 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let torch = PyModule::new(py, "torch")?;
     torch.add_class::<program::Program>()?;
     torch.add_function(wrap_pyfunction!(operations, &torch)?)?;
-    torch.add_function(wrap_pyfunction!(settle, &torch)?)?;
+    torch.add_function(wrap_pyfunction!(finish_searches, &torch)?)?;
     module.add_submodule(&torch)
 }
