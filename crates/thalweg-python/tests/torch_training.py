@@ -205,5 +205,36 @@ def test_memory_is_freed():
     del y
 
 
-def test_the_name_works_after_installation():
-    assert "thalweg" in torch._dynamo.list_backends() or True
+
+
+def test_results_may_be_written():
+    def f(x):
+        return torch.arange(5), torch.zeros(3), torch.full((2, 2), 4.0), torch.ones(4, dtype=torch.int64), x + 1, x.sum()
+
+    g = compiled(f)
+    for _ in range(3):
+        for a, b in zip(g(torch.ones(3)), f(torch.ones(3))):
+            torch.testing.assert_close(a, b)
+            a.fill_(9)
+
+
+def test_integers_overflow_and_divide_as_pytorch():
+    def f(x, y):
+        return x + y, x * y, x // 3, x % 3, -x // y, torch.div(x, y), x > 1.5, x & 3, x.float().to(torch.int8)
+
+    g = compiled(f)
+    x, y = torch.tensor([200, -7, 5, 0], dtype=torch.int32), torch.tensor([3, 2, -2, 5], dtype=torch.int64)
+    for a, b in zip(g(x, y), f(x, y)):
+        torch.testing.assert_close(a, b)
+
+
+def test_many_calls_use_no_more_memory():
+    import resource
+
+    f = compiled(lambda x: (x * 2).softmax(-1), dynamic=True)
+    for i in range(300):
+        f(torch.randn(4 + i % 17, 64))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for i in range(5000):
+        f(torch.randn(4 + i % 17, 64))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000

@@ -118,7 +118,7 @@ enum Computed {
     Value(Value),
     /// View of an input: its index, the strides and the offset in elements.
     View(usize, Vec<usize>, Vec<isize>, isize),
-    /// The same object as an earlier result.
+    /// Index of an earlier result, which is the same object.
     Same(usize),
 }
 
@@ -461,24 +461,24 @@ impl Run<'_> {
             let out = eager.function.bind(py).call1(PyTuple::new(py, args)?)?;
             let list = out.cast_into::<PyList>().map_err(PyErr::from)?;
             for (&r, object) in instruction.results.iter().zip(list.iter()) {
-                self.registers[r] = self.import_kept(&object)?;
+                self.registers[r] = self.import_owned(&object)?;
             }
             Ok(())
         })
     }
 
     /// Value of a kernel's result, whose object the tensor keeps alive.
-    fn import_kept(&self, object: &Bound<'_, PyAny>) -> PyResult<Value> {
+    fn import_owned(&self, object: &Bound<'_, PyAny>) -> PyResult<Value> {
         let (value, range) = import(self.exchange, object)?;
         let (Value::Tensor(x), true) = (&value, range.end > range.first) else { return Ok(value) };
         let Some(found) = self.exchange.describe(object) else { return Ok(value) };
         let (Some(address), owner) = (NonNull::new(found.address), object.clone().unbind()) else { return Ok(value) };
         let strides = &found.strides[..x.rank()];
         // SAFETY: the object describes its memory, and is the owner.
-        let kept = unsafe {
+        let owned = unsafe {
             Tensor::from_memory(address, found.shape, strides, found.dtype, Device::cpu(), Owner(Some(owner)))
         };
-        Ok(Value::Tensor(kept))
+        Ok(Value::Tensor(owned))
     }
 
     /// Computes all results.

@@ -2,7 +2,6 @@
 
 use super::super::call::{Call, Reject, Row};
 
-
 use thalweg::{DType, Tensor};
 
 fn matrix(c: &Call<'_>, i: usize) -> Result<Tensor, Reject> {
@@ -42,7 +41,8 @@ pub const ROWS: &[Row] = &[
         let solve = |a: &Tensor, b: &Tensor, upper: bool| {
             if unit { a.solve_unit_triangular(b, upper) } else { a.solve_triangular(b, upper) }
         };
-        Ok(if left { solve(&a, &b, upper) } else { transposed(&solve(&transposed(&a), &transposed(&b), !upper)) }.into())
+        Ok(if left { solve(&a, &b, upper) } else { transposed(&solve(&transposed(&a), &transposed(&b), !upper)) }
+            .into())
     }),
     ("aten.triangular_solve.default", |c| {
         let (b, a) = (matrix(c, 0)?, matrix(c, 1)?);

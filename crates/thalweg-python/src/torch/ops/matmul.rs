@@ -38,9 +38,10 @@ fn with_bias(c: &Call<'_>, fold: bool) -> Outcome {
 fn attention(c: &Call<'_>) -> Outcome {
     let (q, k, v) = (c.tensor(0)?, c.tensor(1)?, c.tensor(2)?);
     let (dropout, causal, mask) = (c.float_or(3, 0.0)?, c.flag(4)?, c.tensor_or_none(5)?);
-    if dropout != 0.0 || q.numel() == 0 || k.numel() == 0 || q.rank() != 4 || q.dims()[1] != k.dims()[1] {
-        return Err("dropout, heads in groups, or an empty tensor".into());
+    if dropout != 0.0 || q.numel() == 0 || k.numel() == 0 || q.rank() != 4 {
+        return Err("dropout, or an empty tensor".into());
     }
+    let (k, v) = (&per_query_head(k, q)?, &per_query_head(v, q)?);
     let scores = scores(q, k, causal, mask, c.float_or(6, 1.0 / (q.size(-1) as f64).sqrt())?);
     // One softmax gives weights and the logarithms of their sums. A row without a visible key has weights of 0.
     let largest = scores.amax_keepdim(-1);
@@ -79,9 +80,11 @@ fn attention_backward(c: &Call<'_>) -> Outcome {
     let (dy, q, k, v) = (c.tensor(0)?, c.tensor(1)?, c.tensor(2)?, c.tensor(3)?);
     let (y, sums) = (c.tensor(4)?, c.tensor(5)?);
     let (dropout, causal, mask) = (c.float_or(6, 0.0)?, c.flag(7)?, c.tensor_or_none(8)?);
-    if dropout != 0.0 || q.rank() != 4 || q.dims()[1] != k.dims()[1] || q.numel() == 0 || k.numel() == 0 {
-        return Err("dropout, or heads in groups".into());
+    if dropout != 0.0 || q.rank() != 4 || q.numel() == 0 || k.numel() == 0 {
+        return Err("dropout, or an empty tensor".into());
     }
+    let heads = k.dims()[1];
+    let (k, v) = (&per_query_head(k, q)?, &per_query_head(v, q)?);
     let scale = c.float_or(9, 1.0 / (q.size(-1) as f64).sqrt())?;
     let scores = scores(q, k, causal, mask, scale);
     let wide = scores.dtype();
@@ -97,7 +100,28 @@ fn attention_backward(c: &Call<'_>) -> Outcome {
     let ds = (&weights * (dw - d) * scale).cast(dtype);
     let dq = ds.matmul(k);
     let dk = ds.transpose(-1, -2).matmul(q);
-    Ok((dq, dk, dv).into())
+    Ok((dq, of_groups(&dk, heads), of_groups(&dv, heads)).into())
+}
+
+/// Keys or values with one head for each head of the queries.
+fn per_query_head(k: &Tensor, q: &Tensor) -> Result<Tensor, Reject> {
+    let (few, many) = (k.dims()[1], q.dims()[1]);
+    if few == many {
+        return Ok(k.clone());
+    }
+    if few == 0 || many % few != 0 {
+        return Err("heads that do not divide".into());
+    }
+    let &[b, _, t, w] = k.dims() else { return Err("a rank of keys".into()) };
+    Ok(k.unsqueeze(2).broadcast_to([b, few, many / few, t, w]).reshape([b, many, t, w]))
+}
+
+/// Gradients of heads summed over the group of queries that share one.
+fn of_groups(d: &Tensor, heads: usize) -> Tensor {
+    match d.dims() {
+        &[b, many, t, w] if many != heads => d.reshape([b, heads, many / heads, t, w]).sum(2),
+        _ => d.clone(),
+    }
 }
 
 pub const ROWS: &[Row] = &[

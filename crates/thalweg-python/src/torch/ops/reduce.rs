@@ -181,7 +181,7 @@ fn kth(c: &Call<'_>) -> Outcome {
 }
 
 /// The lower median and its index; NaN if there is one, unless `ignore`.
-fn median_along(x: &Tensor, a: usize, keep: bool, ignore: bool) -> Outcome {
+fn median_of_axis(x: &Tensor, a: usize, keep: bool, ignore: bool) -> Outcome {
     if x.dtype() == DType::Bool || x.dims()[a] == 0 {
         return Err("no number".into());
     }
@@ -207,7 +207,7 @@ fn median(c: &Call<'_>, ignore: bool) -> Outcome {
     let Some(a) = c.axis(1, x.rank())? else {
         return Ok((x.clone(), Tensor::full_with((), 0i64, (DType::I64, x.device()))).into());
     };
-    median_along(x, a, c.flag(2)?, ignore)
+    median_of_axis(x, a, c.flag(2)?, ignore)
 }
 
 fn median_of_all(c: &Call<'_>, ignore: bool) -> Outcome {
@@ -215,7 +215,7 @@ fn median_of_all(c: &Call<'_>, ignore: bool) -> Outcome {
     if x.numel() == 0 {
         return Err("no element".into());
     }
-    let super::super::call::Out::Many(list) = median_along(&x.flatten(), 0, false, ignore)? else {
+    let super::super::call::Out::Many(list) = median_of_axis(&x.flatten(), 0, false, ignore)? else {
         return Err("no element".into());
     };
     list.into_iter().next().map(super::super::call::Out::One).ok_or("no element".into())

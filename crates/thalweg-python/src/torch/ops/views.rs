@@ -48,7 +48,7 @@ fn expanded(c: &Call<'_>) -> Outcome {
 }
 
 /// Arguments of a slice along an axis from argument `i` on: axis, start, end, step.
-fn along(c: &Call<'_>, x: &Tensor, i: usize) -> Result<(usize, SliceArg), Reject> {
+fn slice_of(c: &Call<'_>, x: &Tensor, i: usize) -> Result<(usize, SliceArg), Reject> {
     let at = axis(c.int_or(i, 0)?, x.rank())?.ok_or("rank 0")?;
     let start = if c.is_none(i + 1) { None } else { Some(c.int(i + 1)?) };
     let end = if c.is_none(i + 2) { None } else { Some(c.int(i + 2)?) };
@@ -132,9 +132,9 @@ fn places(shape: &[usize], strides: &[i64], offset: i64, x: &Tensor) -> Result<T
     let options = (thalweg::DType::I64, x.device());
     let mut index = Tensor::full_with(Shape::new(&vec![1; shape.len()]), offset, options);
     for (i, (&size, &stride)) in shape.iter().zip(strides).enumerate() {
-        let mut along = vec![1; shape.len()];
-        along[i] = size;
-        index = index + (Tensor::arange_with(size, options) * stride).reshape(&along[..]);
+        let mut dims = vec![1; shape.len()];
+        dims[i] = size;
+        index = index + (Tensor::arange_with(size, options) * stride).reshape(&dims[..]);
     }
     Ok(index.broadcast_to(shape))
 }
@@ -198,7 +198,7 @@ pub const ROWS: &[Row] = &[
     }),
     ("aten.slice.Tensor", |c| {
         let x = c.tensor(0)?;
-        let (at, arg) = along(c, x, 1)?;
+        let (at, arg) = slice_of(c, x, 1)?;
         Ok(x.slice(at_axis(at, arg)).into())
     }),
     ("aten.narrow_copy.default", |c| {
@@ -308,7 +308,7 @@ pub const ROWS: &[Row] = &[
     }),
     ("aten.slice_scatter.default", |c| {
         let (x, values) = (c.tensor(0)?, c.tensor(1)?);
-        let (at, arg) = along(c, x, 2)?;
+        let (at, arg) = slice_of(c, x, 2)?;
         Ok(put(x, at_axis(at, arg), values).into())
     }),
     ("aten.select_scatter.default", |c| {
