@@ -147,23 +147,22 @@ fn pool<const N: usize>(c: &Call<'_>, i: usize) -> Result<Pool<N>, Reject> {
 
 /// Average pooling with the arguments from `i` on.
 fn averaged(x: &Tensor, c: &Call<'_>, i: usize, axes: usize) -> Result<Tensor, Reject> {
-    if x.rank() < axes + 1 || x.numel() == 0 || !x.dtype().is_float() {
-        return Err("integers, or an empty tensor".into());
+    if x.rank() < axes + 1 || x.numel() == 0 || x.dtype() == DType::Bool {
+        return Err("bools, or an empty tensor".into());
+    }
+    if !x.dtype().is_float() {
+        // A quotient of integers, whose fraction is cut off. f64 holds the sums.
+        return Ok(averaged(&x.cast(DType::F64), c, i, axes)?.trunc().cast(x.dtype()));
     }
     if !c.is_none(i + 5) {
-        // Sums of windows over the given number; a window over the border counts its elements only.
-        let window = c.shape_list(i)?;
-        let window = if window.len() == 1 { vec![window[0]; axes] } else { window };
-        if c.flag(i + 3)? {
-            return Err("another divisor of windows over the border".into());
-        }
-        let all: usize = window.iter().product();
-        let mean = match axes {
-            1 => x.avg_pool1d(pool::<1>(c, i)?),
-            2 => x.avg_pool2d(pool::<2>(c, i)?),
-            _ => x.avg_pool3d(pool::<3>(c, i)?),
-        };
-        return Ok(mean * (all as f64 / c.float(i + 5)?));
+        // Sums of windows over the given number.
+        let mut windows = Windows::of(c, i, axes, &[])?;
+        windows.dilation = vec![1; axes];
+        let windows = windows.over(x, c.flag(i + 3)?)?;
+        let padded = windows.padded(x, Scalar::Int(0));
+        let terms = windows.positions().into_iter().map(|at| windows.element(&padded, &at));
+        let sum = terms.reduce(|a, b| a + b).ok_or("no window")?;
+        return Ok(sum / c.float(i + 5)?);
     }
     let (ceil, count) = (c.flag(i + 3)?, if c.is_none(i + 4) { true } else { c.flag(i + 4)? });
     Ok(match axes {
@@ -194,11 +193,31 @@ impl Windows {
         };
         let kernel = list(i, &[])?;
         let stride = list(i + 1, &kernel)?;
-        let (padding, dilation) = (list(i + 2, &vec![0; axes])?, list(i + 3, &vec![1; axes])?);
+        let (padding, dilation) = (list(i + 2, &vec![0; axes])?, list(i + 3, &vec![1; axes]).unwrap_or(vec![1; axes]));
         if [&kernel, &stride, &padding, &dilation].iter().any(|l| l.len() != axes) {
             return Err("a list of another length".into());
         }
         Ok(Windows { kernel, stride, padding, dilation, out: out.to_vec() })
+    }
+
+    /// The windows over a tensor; `ceil`: also those that go over the border.
+    fn over(self, x: &Tensor, ceil: bool) -> Result<Windows, Reject> {
+        let axes = self.kernel.len();
+        let lead = x.rank() - axes;
+        let mut out = vec![];
+        for i in 0..axes {
+            let (size, span) = (x.dims()[lead + i] + 2 * self.padding[i], self.dilation[i] * (self.kernel[i] - 1) + 1);
+            let room = size.checked_sub(span).ok_or("no window fits")?;
+            let mut n = room / self.stride[i] + 1;
+            if ceil {
+                n = room.div_ceil(self.stride[i]) + 1;
+                if (n - 1) * self.stride[i] >= x.dims()[lead + i] + self.padding[i] {
+                    n -= 1;
+                }
+            }
+            out.push(n);
+        }
+        Ok(Windows { out, ..self })
     }
 
     /// The elements at one position of all windows, from a padded tensor.
@@ -241,22 +260,7 @@ fn max_pool(c: &Call<'_>, axes: usize) -> Outcome {
         return Err("an empty tensor".into());
     }
     let lead = x.rank() - axes;
-    let given = Windows::of(c, 1, axes, &[])?;
-    let ceil = c.flag(5)?;
-    let mut out = vec![];
-    for i in 0..axes {
-        let (size, span) = (x.dims()[lead + i] + 2 * given.padding[i], given.dilation[i] * (given.kernel[i] - 1) + 1);
-        let room = size.checked_sub(span).ok_or("no window fits")?;
-        let mut n = room / given.stride[i] + 1;
-        if ceil {
-            n = room.div_ceil(given.stride[i]) + 1;
-            if (n - 1) * given.stride[i] >= x.dims()[lead + i] + given.padding[i] {
-                n -= 1;
-            }
-        }
-        out.push(n);
-    }
-    let windows = Windows { out, ..given };
+    let windows = Windows::of(c, 1, axes, &[])?.over(x, c.flag(5)?)?;
     let least = if x.dtype().is_float() { Scalar::Float(f64::NEG_INFINITY) } else { Scalar::int_bounds(x.dtype()).0 };
     let padded = windows.padded(x, least);
     let mut numbers = Tensor::full_with(Shape::new(&vec![1; axes]), 0i64, (DType::I64, x.device()));
@@ -267,7 +271,7 @@ fn max_pool(c: &Call<'_>, axes: usize) -> Outcome {
         along[i] = n;
         let first =
             Tensor::arange_with(n, (DType::I64, x.device())) * (windows.stride[i] as i64) - windows.padding[i] as i64;
-        numbers = numbers + (first * inner as i64).reshape(&along[..]);
+        numbers += (first * inner as i64).reshape(&along[..]);
     }
     let mut best: Option<(Tensor, Tensor)> = None;
     for at in windows.positions() {
@@ -286,7 +290,7 @@ fn max_pool(c: &Call<'_>, axes: usize) -> Outcome {
             Some((value, index)) => {
                 let mut better = element.gt(&value);
                 if x.dtype().is_float() {
-                    better = better | element.is_nan();
+                    better |= element.is_nan();
                 }
                 (better.where_(&element, value), better.where_(number, index))
             }
@@ -318,6 +322,45 @@ fn adaptive_average(x: &Tensor, sizes: &[usize]) -> Result<Tensor, Reject> {
         [a, b, c] => x.adaptive_avg_pool3d([*a, *b, *c]),
         _ => return Err("a number of axes".into()),
     })
+}
+
+/// The maximum of each window, as many as asked for, and its index in the plane.
+fn adaptive_max(c: &Call<'_>) -> Outcome {
+    let (x, out) = (c.tensor(0)?, c.shape_list(1)?);
+    let axes = out.len();
+    if x.numel() == 0 || out.contains(&0) || !x.dtype().is_float() || x.rank() - axes + 2 * axes > thalweg::MAX_RANK {
+        return Err("an empty tensor, or integers".into());
+    }
+    let lead = x.rank() - axes;
+    let plane: Vec<usize> = x.dims()[lead..].to_vec();
+    let numbers = Tensor::arange_with(plane.iter().product::<usize>(), (DType::I64, x.device())).reshape(&plane[..]);
+    let (mut values, mut numbers) = (x.clone(), numbers);
+    let mut inside: Option<Tensor> = None;
+    for (i, (&n, &size)) in out.iter().zip(&plane).enumerate() {
+        let bounds: Vec<(usize, usize)> = (0..n).map(|j| (j * size / n, ((j + 1) * size).div_ceil(n))).collect();
+        let longest = bounds.iter().map(|b| b.1 - b.0).max().ok_or("no window")?;
+        let at = |f: &dyn Fn(usize, usize) -> i64| -> Vec<i64> {
+            bounds.iter().flat_map(|&(a, b)| (a..a + longest).map(move |p| (p, b))).map(|(p, b)| f(p, b)).collect()
+        };
+        let places = Tensor::from_slice(&at(&|p, b| p.min(b - 1) as i64), [n * longest]);
+        let valid = Tensor::from_slice(&at(&|p, b| i64::from(p < b)), [n, longest]).ne(0);
+        // Axis `i` becomes the windows and, behind all others, the elements within.
+        let parted = |t: &Tensor, a: usize| t.index_select(a, &places).unflatten(a, [n, longest]).movedim(a + 1, -1);
+        values = parted(&values, lead + i);
+        numbers = parted(&numbers, i);
+        let mut dims = vec![1; axes + i + 1];
+        (dims[i], dims[axes + i]) = (n, longest);
+        let valid = valid.reshape(&dims[..]);
+        inside = Some(match inside {
+            Some(all) => all.unsqueeze(-1) & valid,
+            None => valid,
+        });
+    }
+    let inside = inside.ok_or("no window")?;
+    let values = inside.where_(values, f64::NEG_INFINITY).flatten_axes((lead + axes) as i64, -1);
+    let index = values.argmax(-1);
+    let numbers = numbers.flatten_axes(axes as i64, -1).broadcast_to(*values.shape());
+    Ok((values.amax(-1), numbers.gather(-1, &index.unsqueeze(-1)).squeeze(-1)).into())
 }
 
 fn interpolated(x: &Tensor, sizes: &[usize], by: Interpolation) -> Result<Tensor, Reject> {
@@ -385,6 +428,8 @@ pub const ROWS: &[Row] = &[
     ("aten.adaptive_max_pool3d_backward.default", |c| scattered(c.tensor(0)?, c.tensor(1)?, c.tensor(2)?, 3)),
     ("aten.fractional_max_pool2d_backward.default", |c| scattered(c.tensor(0)?, c.tensor(1)?, c.tensor(4)?, 2)),
     ("aten.fractional_max_pool3d_backward.default", |c| scattered(c.tensor(0)?, c.tensor(1)?, c.tensor(4)?, 3)),
+    ("aten.adaptive_max_pool2d.default", adaptive_max),
+    ("aten.adaptive_max_pool3d.default", adaptive_max),
     ("aten._adaptive_avg_pool2d.default", |c| Ok(adaptive_average(c.tensor(0)?, &c.shape_list(1)?)?.into())),
     ("aten._adaptive_avg_pool3d.default", |c| Ok(adaptive_average(c.tensor(0)?, &c.shape_list(1)?)?.into())),
     ("aten._adaptive_avg_pool2d_backward.default", |c| {

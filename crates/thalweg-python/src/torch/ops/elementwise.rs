@@ -243,9 +243,9 @@ fn power(c: &Call<'_>) -> Outcome {
             }
             Ok(x.pow(number_as(v, dtype)?).into())
         }
-        (Operand::Tensor(x), Operand::Tensor(y)) => Ok(x.cast(dtype).pow(&y.cast(dtype)).into()),
+        (Operand::Tensor(x), Operand::Tensor(y)) => Ok(x.cast(dtype).pow(y.cast(dtype)).into()),
         (Operand::Number(v), Operand::Tensor(y)) => {
-            Ok(Tensor::full_with((), number_as(v, dtype)?, dtype).pow(&y.cast(dtype)).into())
+            Ok(Tensor::full_with((), number_as(v, dtype)?, dtype).pow(y.cast(dtype)).into())
         }
         _ => Err("no tensor".into()),
     }

@@ -1,7 +1,7 @@
 //! Gradients of normalizations and activations, each one operation of a backward graph. Narrow floats are computed in
 //! f32 and rounded once.
 
-use super::super::call::{Call, Out, Outcome, Reject, Row};
+use super::super::call::{Call, Out, Outcome, Reject, Row, number_as};
 use super::super::value::Value;
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, PI};
 use thalweg::{DType, MAX_RANK, Tensor};
@@ -189,8 +189,8 @@ pub const ROWS: &[Row] = &[
     }),
     ("aten.hardtanh.default", |c| {
         let x = c.tensor(0)?;
-        floats(x)?;
-        Ok(x.maximum(c.float_or(1, -1.0)?).minimum(c.float_or(2, 1.0)?).into())
+        let bound = |i: usize, default: f64| number_as(thalweg::Scalar::Float(c.float_or(i, default)?), x.dtype());
+        Ok(x.maximum(bound(1, -1.0)?).minimum(bound(2, 1.0)?).into())
     }),
     ("aten.leaky_relu.default", |c| {
         let x = c.tensor(0)?;

@@ -1,6 +1,7 @@
 //! Indexing: gathers, scatters, embeddings.
 
 use super::super::call::{Call, Outcome, Reject, Row, axis, number_as};
+use super::super::value::Value;
 use thalweg::{DType, MAX_RANK, ScatterOp, Tensor};
 
 /// A tensor of rank 1 in place of one of rank 0.
@@ -84,12 +85,18 @@ fn scatter_reduce(c: &Call<'_>) -> Outcome {
 fn index_reduce(c: &Call<'_>) -> Outcome {
     let (x, index, values) = (c.tensor(0)?, c.tensor(2)?, c.tensor(3)?);
     let a = axis_of(c, 1, x)?;
-    if x.rank() == 0 || values.rank() == 0 {
-        return Err("rank 0".into());
-    }
+    let values = at_least_1d(values);
     let mut dims = vec![1; values.rank()];
     dims[a] = index.numel();
     let index = index.reshape(&dims[..]).broadcast_to(*values.shape());
+    if x.rank() == 0 {
+        let super::super::call::Out::One(Value::Tensor(y)) =
+            reduced_into(c, &x.unsqueeze(0), a, &index, &values.cast(x.dtype()))?
+        else {
+            return Err("rank 0".into());
+        };
+        return Ok(y.reshape(()).into());
+    }
     reduced_into(c, x, a, &index, &values.cast(x.dtype()))
 }
 
@@ -100,13 +107,14 @@ fn reduced_into(c: &Call<'_>, x: &Tensor, a: usize, index: &Tensor, values: &Ten
         return Ok(x.clone().into());
     }
     let op = if mean { ScatterOp::Add } else { op_of(c.word(4))? };
-    if x.dtype() == DType::Bool && (mean || !include) {
+    if x.dtype() == DType::Bool && mean {
         return Err("bools".into());
     }
     let mut base = x.clone();
     if !include {
         // Elements that are scattered to begin at the operation's neutral element.
         let neutral = match (op, x.dtype().is_float()) {
+            _ if x.dtype() == DType::Bool => thalweg::Scalar::Bool(matches!(op, ScatterOp::Prod | ScatterOp::Min)),
             (ScatterOp::Prod, _) => number_as(thalweg::Scalar::Int(1), x.dtype())?,
             (ScatterOp::Max, true) => thalweg::Scalar::Float(f64::NEG_INFINITY),
             (ScatterOp::Min, true) => thalweg::Scalar::Float(f64::INFINITY),

@@ -19,9 +19,9 @@ fn with_bias(c: &Call<'_>, fold: bool) -> Outcome {
     if fold {
         y = y.sum(0);
     }
-    if !y.dtype().is_float() && [beta, alpha].iter().any(|v| matches!(v, Scalar::Float(f) if f.fract() != 0.0)) {
-        return Err("a fraction of integers".into());
-    }
+    // Integers take factors without their fractions, as in PyTorch.
+    let whole = |v: Scalar| if y.dtype().is_float() { v } else { Scalar::Int(v.to_i64()) };
+    let (beta, alpha) = (whole(beta), whole(alpha));
     let scaled = |x: &Tensor, by: Scalar| match (x.dtype().is_float(), by) {
         (_, v) if v.to_f64() == 1.0 => x.clone(),
         (true, v) => x * v.to_f64(),

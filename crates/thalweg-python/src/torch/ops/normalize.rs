@@ -36,10 +36,10 @@ fn layer_norm(c: &Call<'_>) -> Outcome {
     let axes: Vec<usize> = (x.rank() - last..x.rank()).collect();
     let (mut y, mean, rstd) = moments(&wide(x), &axes, c.float(4)?);
     if let Some(w) = c.tensor_or_none(2)? {
-        y = y * w.cast(x_dtype(x));
+        y *= w.cast(x_dtype(x));
     }
     if let Some(b) = c.tensor_or_none(3)? {
-        y = y + b.cast(x_dtype(x));
+        y += b.cast(x_dtype(x));
     }
     Ok((y.cast(x.dtype()), mean.cast(c.out(1)?), rstd.cast(c.out(2)?)).into())
 }
@@ -58,10 +58,10 @@ fn group_norm(c: &Call<'_>) -> Outcome {
     let (y, mean, rstd) = moments(&grouped, &[2], c.float(7)?);
     let mut y = y.reshape([n, channels, plane]);
     if let Some(w) = c.tensor_or_none(1)? {
-        y = y * w.cast(x_dtype(x)).reshape([channels, 1]);
+        y *= w.cast(x_dtype(x)).reshape([channels, 1]);
     }
     if let Some(b) = c.tensor_or_none(2)? {
-        y = y + b.cast(x_dtype(x)).reshape([channels, 1]);
+        y += b.cast(x_dtype(x)).reshape([channels, 1]);
     }
     let statistic = |t: Tensor, k| -> Result<Tensor, Reject> { Ok(t.reshape([n, groups]).cast(c.out(k)?)) };
     Ok((y.reshape(x.shape()).cast(x.dtype()), statistic(mean, 1)?, statistic(rstd, 2)?).into())
@@ -76,10 +76,10 @@ fn channels(x: &Tensor, v: &Tensor) -> Tensor {
 
 fn affine(x: &Tensor, mut y: Tensor, weight: Option<&Tensor>, bias: Option<&Tensor>) -> Tensor {
     if let Some(w) = weight {
-        y = y * channels(x, w);
+        y *= channels(x, w);
     }
     if let Some(b) = bias {
-        y = y + channels(x, b);
+        y += channels(x, b);
     }
     y.cast(x.dtype())
 }

@@ -108,7 +108,7 @@ fn variance(c: &Call<'_>) -> Result<(Tensor, Tensor), Reject> {
     let keep = c.flag(3)?;
     if axes.is_empty() {
         // One element: 0 without a correction, else 0/0.
-        let var = (x - x) / (1.0 - correction).max(0.0);
+        let var = x * 0.0 / (1.0 - correction).max(0.0);
         return Ok((var, x.clone()));
     }
     let mean = x.mean(&axes);

@@ -134,7 +134,7 @@ fn places(shape: &[usize], strides: &[i64], offset: i64, x: &Tensor) -> Result<T
     for (i, (&size, &stride)) in shape.iter().zip(strides).enumerate() {
         let mut dims = vec![1; shape.len()];
         dims[i] = size;
-        index = index + (Tensor::arange_with(size, options) * stride).reshape(&dims[..]);
+        index += (Tensor::arange_with(size, options) * stride).reshape(&dims[..]);
     }
     Ok(index.broadcast_to(shape))
 }
