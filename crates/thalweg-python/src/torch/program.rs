@@ -18,7 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
-use thalweg::{DType, Device, Error, MAX_RANK, Tensor, TensorMemory};
+use thalweg::{DType, Device, Error, Generator, MAX_RANK, Tensor, TensorMemory};
 
 /// One operation of a program.
 struct Instruction {
@@ -225,9 +225,8 @@ impl Program {
         let mut state = Run { program: &program, exchange, registers, ranges };
         let mut eager = HashMap::new();
         let computed = guarded(py, || {
-            if let Some(seed) = seed {
-                thalweg::manual_seed(seed);
-            }
+            let _restore =
+                Restore { device: thalweg::set_default_device(Some(Device::cpu())), random: seed.map(seeded) };
             let computed = state.execute(&mut eager).and_then(|()| state.compute());
             state.registers.clear();
             computed
@@ -565,6 +564,28 @@ impl Run<'_> {
             out[i] = Some(Computed::Memory(memory, back.clone()));
         }
         Ok(out.into_iter().flatten().collect())
+    }
+}
+
+/// Seeds the random stream; returns its state before.
+fn seeded(seed: u64) -> Generator {
+    let before = thalweg::random_state();
+    thalweg::manual_seed(seed);
+    before
+}
+
+/// Settings of the calling program, restored after a run.
+struct Restore {
+    device: Option<Device>,
+    random: Option<Generator>,
+}
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        thalweg::set_default_device(self.device);
+        if let Some(state) = self.random.take() {
+            thalweg::set_random_state(state);
+        }
     }
 }
 
