@@ -139,6 +139,16 @@ impl Tensor {
     /// # Errors
     /// When the value cannot be computed, or the device has no memory for it.
     pub fn deep_copy(&self) -> Result<Tensor, Error> {
+        if self.device().0.device().throughput().is_some() {
+            // A kernel copies without the host, unless the planner makes the copy a view.
+            let copy =
+                if self.dtype() == DType::Bool { (self.cast(DType::U8) * 1).cast(DType::Bool) } else { self * 1 };
+            let (from, to) = (self.memory()?, copy.memory()?);
+            let inside = from.storage.buffer.address() == to.storage.buffer.address();
+            if to.is_dense() && !inside {
+                return Ok(copy.detach());
+            }
+        }
         self.with_bytes(|bytes| Tensor::from_bytes(bytes, *self.shape(), self.dtype(), self.device()))?
     }
 
@@ -182,7 +192,7 @@ impl Tensor {
     }
 
     /// A tensor over memory of another library, as [`from_memory`](Tensor::from_memory), for a library that orders its
-    /// own work after this device's by [`Device::before_stream`]. Nothing waits when the tensor is dropped.
+    /// own work after this device's by [`Device::before_stream`]. Nothing waits for the GPU when `owner` is dropped.
     ///
     /// # Panics
     /// As [`from_memory`](Tensor::from_memory).
@@ -198,9 +208,10 @@ impl Tensor {
         strides: &[isize],
         dtype: DType,
         device: Device,
+        owner: impl Any + Send + Sync,
     ) -> Tensor {
         // SAFETY: the caller's promise.
-        unsafe { Tensor::over(address, shape.into(), strides, dtype, device, Box::new(())) }
+        unsafe { Tensor::over(address, shape.into(), strides, dtype, device, Box::new(owner)) }
     }
 
     #[track_caller]

@@ -39,8 +39,8 @@ use super::{
 use api::{Api, SUCCESS};
 use chip::{ask, chip};
 use cudarc::driver::sys::{
-    CUdevice, CUdevice_attribute_enum as Attribute, CUevent, CUstream, CUmemAllocationType_enum, CUmemLocationType_enum,
-    CUmemPool_attribute_enum, CUmemPoolProps, CUmemoryPool,
+    CUdevice, CUdevice_attribute_enum as Attribute, CUevent, CUmemAllocationType_enum, CUmemLocationType_enum,
+    CUmemPool_attribute_enum, CUmemPoolProps, CUmemoryPool, CUstream,
 };
 use gpu::Gpu;
 use products::Products;

@@ -3,6 +3,7 @@
 //! In: `torch.Tensor` objects, and memory of computed tensors. Out: descriptions of their memory, and `torch.Tensor`
 //! objects. Always true: a description is used only while its object is alive.
 
+use crate::dlpack::{CPU, CUDA, device_of};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -49,7 +50,7 @@ struct Functions {
     to_managed: *const c_void,
     from_managed: Option<unsafe extern "C" fn(*mut Managed, *mut *mut ffi::PyObject) -> c_int>,
     describe: Option<unsafe extern "C" fn(*mut ffi::PyObject, *mut RawTensor) -> c_int>,
-    current_stream: *const c_void,
+    current_stream: Option<unsafe extern "C" fn(i32, i32, *mut *mut c_void) -> c_int>,
 }
 
 /// PyTorch's table of functions, which lives as long as the process.
@@ -65,6 +66,8 @@ unsafe impl Sync for Exchange {}
 pub struct Described {
     /// Address of the element at index 0 of every dimension.
     pub address: *mut u8,
+    /// GPU that the memory is on; `None` for the host.
+    pub gpu: Option<i32>,
     /// Dtype of the elements.
     pub dtype: DType,
     /// Sizes of the dimensions.
@@ -90,6 +93,16 @@ unsafe extern "C" fn delete(managed: *mut Managed) {
 }
 
 impl Exchange {
+    /// Handle of PyTorch's current stream on a GPU, on the calling thread.
+    pub fn current_stream(self, gpu: i32) -> usize {
+        let mut stream = std::ptr::null_mut();
+        if let Some(current) = self.0.current_stream {
+            // SAFETY: the function of the table, which fills the handle or leaves it null: the default stream.
+            unsafe { current(CUDA, gpu, &mut stream) };
+        }
+        stream.addr()
+    }
+
     /// The table of the installed PyTorch.
     ///
     /// # Errors
@@ -116,7 +129,7 @@ impl Exchange {
         TABLE.get_or_try_init(py, find).copied()
     }
 
-    /// Memory of a tensor of PyTorch on the CPU; `None` if no tensor of Thalweg describes it.
+    /// Memory of a tensor of PyTorch on the CPU or on a GPU by CUDA; `None` if no tensor of Thalweg describes it.
     pub fn describe(self, object: &Bound<'_, PyAny>) -> Option<Described> {
         let mut raw = std::mem::MaybeUninit::<RawTensor>::zeroed();
         let describe = self.0.describe?;
@@ -145,7 +158,12 @@ impl Exchange {
             _ => return None,
         };
         let rank = usize::try_from(raw.rank).ok()?;
-        if raw.device_kind != 1 || rank > MAX_RANK {
+        let gpu = match raw.device_kind {
+            CPU => None,
+            CUDA => Some(raw.device_number),
+            _ => return None,
+        };
+        if rank > MAX_RANK {
             return None;
         }
         let (mut sizes, mut strides) = ([0; MAX_RANK], [0; MAX_RANK]);
@@ -157,7 +175,7 @@ impl Exchange {
             }
         }
         let address = raw.data.cast::<u8>().wrapping_add(raw.byte_offset as usize);
-        Some(Described { address, dtype, shape: Shape::new(&sizes[..rank]), strides })
+        Some(Described { address, gpu, dtype, shape: Shape::new(&sizes[..rank]), strides })
     }
 
     /// A tensor of PyTorch over the memory of a computed tensor, with its dimensions reordered: dimension `i` of the
@@ -173,10 +191,11 @@ impl Exchange {
             d if d.is_float() => (2, d.size() * 8),
             d => (u8::from(!d.is_signed()), d.size() * 8),
         };
+        let (device_kind, device_number) = device_of(memory.device());
         let raw = RawTensor {
             data: memory.address().cast_mut().cast(),
-            device_kind: 1,
-            device_number: 0,
+            device_kind,
+            device_number,
             rank: rank as i32,
             code,
             bits: bits as u8,

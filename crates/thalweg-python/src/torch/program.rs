@@ -5,11 +5,13 @@
 //! memory with no input and no other result.
 
 use super::call::{Call, Out, Reject, Rule};
-use super::exchange::Exchange;
+use super::exchange::{Described, Exchange};
 use super::ops;
 use super::value::{Arg, Value};
+use crate::dlpack::from_bytes;
 use crate::dtype::ArrayDType;
-use crate::error::{failure, run as guarded};
+use crate::error::{failure, run as guarded, run_fallible};
+use crate::handle::Data;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyTuple};
@@ -83,6 +85,7 @@ pub struct Program {
 /// Instructions and results.
 #[derive(Default)]
 struct Built {
+    gpu: Option<i32>,
     inputs: usize,
     registers: usize,
     instructions: Vec<Instruction>,
@@ -92,6 +95,7 @@ struct Built {
 
 /// A program that no longer changes.
 struct Finished {
+    gpu: Option<i32>,
     inputs: usize,
     registers: usize,
     instructions: Vec<Instruction>,
@@ -104,10 +108,37 @@ struct Range {
     end: usize,
 }
 
+/// Device of a run, and PyTorch's current stream there.
+#[derive(Clone, Copy)]
+struct Place {
+    device: Device,
+    gpu: Option<i32>,
+    stream: usize,
+}
+
+impl Place {
+    /// Makes what the run enqueues wait for what PyTorch has enqueued.
+    fn after_torch(self) -> Result<(), Failure> {
+        // SAFETY: PyTorch's streams are of the primary context, as the device is.
+        let done = if self.gpu.is_some() { unsafe { self.device.after_stream(self.stream) } } else { Ok(()) };
+        done.map_err(Failure::Thalweg)
+    }
+
+    /// Makes what PyTorch enqueues wait for what the run has enqueued.
+    fn before_torch(self) -> Result<(), Failure> {
+        // SAFETY: as above.
+        let done = if self.gpu.is_some() { unsafe { self.device.before_stream(self.stream) } } else { Ok(()) };
+        done.map_err(Failure::Thalweg)
+    }
+}
+
 /// A run's state.
 struct Run<'a> {
     program: &'a Finished,
     exchange: Exchange,
+    place: Place,
+    /// Results of PyTorch's kernels whose memory recorded work may read.
+    kept: Vec<Py<PyAny>>,
     registers: Vec<Value>,
     ranges: Vec<Range>,
 }
@@ -124,9 +155,11 @@ enum Computed {
 
 #[pymethods]
 impl Program {
+    /// A program without instructions. `gpu` is the number of the GPU that its tensors are on; `None` for the CPU.
     #[new]
-    fn new(inputs: usize) -> Program {
-        let built = Built { inputs, registers: inputs, ..Built::default() };
+    #[pyo3(signature = (inputs, gpu=None))]
+    fn new(inputs: usize, gpu: Option<i32>) -> Program {
+        let built = Built { gpu, inputs, registers: inputs, ..Built::default() };
         Program { built: Mutex::new(built), counts: Mutex::default() }
     }
 
@@ -190,6 +223,7 @@ impl Program {
             instruction.last_reads = last;
         }
         let finished = Finished {
+            gpu: built.gpu,
             inputs: built.inputs,
             registers: built.registers,
             instructions: std::mem::take(&mut built.instructions),
@@ -215,19 +249,37 @@ impl Program {
             return Err(PyRuntimeError::new_err(message));
         }
         let exchange = Exchange::get(py)?;
+        let place = match program.gpu {
+            None => Place { device: Device::cpu(), gpu: None, stream: 0 },
+            Some(gpu) => {
+                let device = run_fallible(py, || Device::cuda(gpu as usize))?;
+                Place { device, gpu: Some(gpu), stream: exchange.current_stream(gpu) }
+            }
+        };
         let mut registers = vec![Value::None; program.registers];
         let mut ranges = Vec::with_capacity(program.inputs);
         for (register, object) in registers.iter_mut().zip(inputs.iter()) {
-            let (value, range) = import(exchange, &object)?;
+            let (value, range) = import(exchange, place, &object)?;
             *register = value;
             ranges.push(range);
         }
-        let mut state = Run { program: &program, exchange, registers, ranges };
+        let mut state = Run { program: &program, exchange, place, kept: vec![], registers, ranges };
         let mut eager = HashMap::new();
         let computed = guarded(py, || {
             let _restore =
-                Restore { device: thalweg::set_default_device(Some(Device::cpu())), random: seed.map(seeded) };
-            let computed = state.execute(&mut eager).and_then(|()| state.compute());
+                Restore { device: thalweg::set_default_device(Some(place.device)), random: seed.map(seeded) };
+            let run = |state: &mut Run<'_>, eager: &mut _| -> Result<Vec<Computed>, Failure> {
+                place.after_torch()?;
+                state.execute(eager)?;
+                let computed = state.compute()?;
+                place.before_torch()?;
+                Ok(computed)
+            };
+            let computed = run(&mut state, &mut eager);
+            if computed.is_err() {
+                // What was enqueued may still read inputs; the failure is the one to report.
+                let _ = place.before_torch();
+            }
             state.registers.clear();
             computed
         })?;
@@ -294,7 +346,7 @@ impl Program {
 }
 
 /// Value of a Python object, and the range of its memory.
-fn import(exchange: Exchange, object: &Bound<'_, PyAny>) -> PyResult<(Value, Range)> {
+fn import(exchange: Exchange, place: Place, object: &Bound<'_, PyAny>) -> PyResult<(Value, Range)> {
     let nothing = Range { first: 0, end: 0 };
     if object.is_none() {
         return Ok((Value::None, nothing));
@@ -313,8 +365,19 @@ fn import(exchange: Exchange, object: &Bound<'_, PyAny>) -> PyResult<(Value, Ran
     };
     let rank = found.shape.rank();
     if found.shape.numel() == 0 {
-        let zeros = Tensor::zeros_with(found.shape, (found.dtype, Device::cpu()));
+        let zeros = Tensor::zeros_with(found.shape, (found.dtype, place.device));
         return Ok((Value::Tensor(zeros), nothing));
+    }
+    if found.gpu != place.gpu {
+        // A number on the host may be an operand of tensors on a GPU.
+        let value = match found.gpu {
+            None if rank == 0 => number_on(object.py(), place.device, &found),
+            _ => None,
+        };
+        return Ok((
+            value.map(Value::Tensor).unwrap_or_else(|| Value::Foreign(Arc::new(object.clone().unbind()))),
+            nothing,
+        ));
     }
     let Some(address) = NonNull::new(found.address) else {
         return Ok((Value::Foreign(Arc::new(object.clone().unbind())), nothing));
@@ -328,9 +391,20 @@ fn import(exchange: Exchange, object: &Bound<'_, PyAny>) -> PyResult<(Value, Ran
     let range = Range { first, end: first + (last + 1) * size };
     // SAFETY: the object describes its memory. The list of inputs keeps it alive until the run ends, when no register,
     // no recorded work and no result reads it any more; a run that fails drops its registers, too.
-    let x =
-        unsafe { Tensor::from_memory(address, found.shape, &found.strides[..rank], found.dtype, Device::cpu(), ()) };
+    let x = unsafe {
+        Tensor::from_stream_memory(address, found.shape, &found.strides[..rank], found.dtype, place.device, ())
+    };
     Ok((Value::Tensor(x), range))
+}
+
+/// Copy on a device of a number on the host.
+fn number_on(py: Python<'_>, device: Device, found: &Described) -> Option<Tensor> {
+    // SAFETY: the description of an element on the host.
+    let bytes = unsafe { std::slice::from_raw_parts(found.address, found.dtype.size()) };
+    match from_bytes(py, bytes, found.shape, ArrayDType::Real(found.dtype), device) {
+        Ok(Data::Real(x)) => Some(x),
+        _ => None,
+    }
 }
 
 /// Python object of a value that is no tensor of Thalweg.
@@ -448,7 +522,8 @@ impl Run<'_> {
                 other => Computed::Value(other.clone()),
             });
         }
-        Python::attach(|py| {
+        self.place.before_torch()?;
+        let done: Result<(), Failure> = Python::attach(|py| {
             let mut args = Vec::with_capacity(values.len());
             for value in values {
                 args.push(match value {
@@ -463,19 +538,24 @@ impl Run<'_> {
                 self.registers[r] = self.import_owned(&object)?;
             }
             Ok(())
-        })
+        });
+        done?;
+        self.place.after_torch()
     }
 
     /// Value of a kernel's result, whose object the tensor keeps alive.
-    fn import_owned(&self, object: &Bound<'_, PyAny>) -> PyResult<Value> {
-        let (value, range) = import(self.exchange, object)?;
+    fn import_owned(&mut self, object: &Bound<'_, PyAny>) -> PyResult<Value> {
+        let (value, range) = import(self.exchange, self.place, object)?;
         let (Value::Tensor(x), true) = (&value, range.end > range.first) else { return Ok(value) };
-        let Some(found) = self.exchange.describe(object) else { return Ok(value) };
+        let Some(found) = self.exchange.describe(object).filter(|f| f.gpu == self.place.gpu) else { return Ok(value) };
         let (Some(address), owner) = (NonNull::new(found.address), object.clone().unbind()) else { return Ok(value) };
-        let strides = &found.strides[..x.rank()];
-        // SAFETY: the object describes its memory, and is the owner.
+        // Until the run's end, when PyTorch's stream is behind the work that reads the memory.
+        self.kept.push(object.clone().unbind());
+        let (strides, device) = (&found.strides[..x.rank()], self.place.device);
+        // SAFETY: the object describes its memory, and is the owner. If it is dropped later than `kept`, nothing that was
+        // enqueued before the run's end reads it.
         let owned = unsafe {
-            Tensor::from_memory(address, found.shape, strides, found.dtype, Device::cpu(), Owner(Some(owner)))
+            Tensor::from_stream_memory(address, found.shape, strides, found.dtype, device, Owner(Some(owner)))
         };
         Ok(Value::Tensor(owned))
     }

@@ -91,6 +91,23 @@ def _is_contiguous(value):
     return isinstance(value, torch.Tensor) and _stride_order(value) is None and value.is_contiguous()
 
 
+def _gpu_of(device):
+    """Number of a GPU; ``None`` for the CPU."""
+    if device.type == "cuda":
+        return torch.cuda.current_device() if device.index is None else device.index
+    return None
+
+
+def _gpu_of_graph(gm):
+    """Number of the GPU that the graph's tensors are on; ``None`` if all are on the CPU."""
+    for node in gm.graph.nodes:
+        value = node.meta.get("val")
+        for v in value if isinstance(value, (list, tuple)) else [value]:
+            if isinstance(v, torch.Tensor) and v.device.type == "cuda":
+                return _gpu_of(v.device)
+    return None
+
+
 class _Lowering:
     def __init__(self, gm, kind):
         self.gm = gm
@@ -100,6 +117,7 @@ class _Lowering:
         self.count = 0
         self.constants = []
         self.random = False
+        self.gpu = _gpu_of_graph(gm)
 
     def new(self):
         self.count += 1
@@ -125,7 +143,7 @@ class _Lowering:
         if isinstance(value, (list, tuple, torch.Size)):
             return [self.arg(v) for v in value]
         if isinstance(value, torch.device):
-            if value.type != "cpu":
+            if _gpu_of(value) != self.gpu:
                 raise _Unsupported(f"device {value}")
             return None
         raise _Unsupported(f"an argument of type {type(value).__name__}")
@@ -238,7 +256,7 @@ class _Lowering:
         for node in attributes:
             self.registers[node] = self.new()
             self.constants.append(_attribute(self.gm, node.target))
-        self.program = _torch.Program(self.count)
+        self.program = _torch.Program(self.count, self.gpu)
         output = None
         for node in self.gm.graph.nodes:
             if node.op == "call_function":

@@ -5,7 +5,7 @@ use thalweg::{DType, Device, Scalar, Shape, Tensor};
 
 fn filled(c: &Call<'_>, shape: Shape, value: Scalar) -> Outcome {
     let dtype = c.out(0)?;
-    Ok(Tensor::full_with(shape, number_as(value, dtype)?, (dtype, Device::cpu())).into())
+    Ok(Tensor::full_with(shape, number_as(value, dtype)?, (dtype, Device::default())).into())
 }
 
 /// Memory that PyTorch leaves uninitialised.
@@ -22,10 +22,10 @@ fn steps(c: &Call<'_>, count: usize, start: Scalar, step: Scalar) -> Outcome {
     let dtype = c.out(0)?;
     let all_ints = !matches!((start, step), (Scalar::Float(_), _) | (_, Scalar::Float(_)));
     if all_ints && !dtype.is_float() {
-        let number = Tensor::arange_with(count, (DType::I64, Device::cpu()));
+        let number = Tensor::arange_with(count, (DType::I64, Device::default()));
         return Ok((number * step.to_i64() + start.to_i64()).cast(dtype).into());
     }
-    let number = Tensor::arange_with(count, (DType::F64, Device::cpu()));
+    let number = Tensor::arange_with(count, (DType::F64, Device::default()));
     Ok((number * step.to_f64() + start.to_f64()).cast(dtype).into())
 }
 

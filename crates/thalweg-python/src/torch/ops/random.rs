@@ -13,7 +13,7 @@ fn like(c: &Call<'_>) -> Result<(Shape, (DType, Device)), Reject> {
 }
 
 fn new(c: &Call<'_>, i: usize) -> Result<(Shape, (DType, Device)), Reject> {
-    Ok((c.shape(i)?, (floats(c.out(0)?)?, Device::cpu())))
+    Ok((c.shape(i)?, (floats(c.out(0)?)?, Device::default())))
 }
 
 /// Uniform numbers in (0, 1), in f64, of a tensor's shape.
