@@ -389,6 +389,14 @@ impl Device for CudaDevice {
         self.0.queues.read(buffer, bytes)
     }
 
+    fn after_stream(&self, stream: usize) -> Result<(), Error> {
+        self.0.queues.after_stream(stream)
+    }
+
+    fn before_stream(&self, stream: usize) -> Result<(), Error> {
+        self.0.queues.before_stream(stream)
+    }
+
     fn synchronize(&self) -> Result<(), Error> {
         self.0.driver.synchronize()
     }

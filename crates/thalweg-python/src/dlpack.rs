@@ -20,8 +20,8 @@ const VERSION: (u32, u32) = (1, 1);
 const READ_ONLY: u64 = 1;
 const COPIED: u64 = 2;
 /// Device types of the standard.
-const CPU: i32 = 1;
-const CUDA: i32 = 2;
+pub const CPU: i32 = 1;
+pub const CUDA: i32 = 2;
 const CUDA_HOST: i32 = 3;
 const CUDA_MANAGED: i32 = 13;
 

@@ -271,6 +271,27 @@ pub trait Device: Any + Send + Sync + Debug {
     /// When the device fails.
     fn read(&self, buffer: &Buffer, bytes: &mut [u8]) -> Result<(), Error>;
 
+    /// Makes everything that the calling thread enqueues later, and all later copies and allocations, wait for the work
+    /// that another library has enqueued in a stream of its own on this device. `stream` is the driver's handle, such
+    /// as a `CUstream`. The host does not wait. Does nothing on devices whose work has finished when a call returns.
+    ///
+    /// # Errors
+    /// When the device fails.
+    fn after_stream(&self, stream: usize) -> Result<(), Error> {
+        let _ = stream;
+        Ok(())
+    }
+
+    /// Makes everything that another library enqueues later in its stream wait for what the calling thread has enqueued,
+    /// as [`Device::after_stream`] in the other direction.
+    ///
+    /// # Errors
+    /// When the device fails.
+    fn before_stream(&self, stream: usize) -> Result<(), Error> {
+        let _ = stream;
+        Ok(())
+    }
+
     /// Waits until everything enqueued has finished.
     ///
     /// # Errors

@@ -74,6 +74,36 @@ impl Drop for FreedAfterWork {
     }
 }
 
+/// # Order between libraries
+impl Device {
+    /// Makes everything that the calling thread enqueues on this device from now on wait for the work that another
+    /// library has enqueued in a stream of its own. `stream` is the driver's handle of it: a `CUstream` on a GPU by
+    /// CUDA, 0 for the default stream. The host does not wait. On the CPU, where work has finished when a call returns,
+    /// nothing happens.
+    ///
+    /// # Errors
+    /// When the device fails.
+    ///
+    /// # Safety
+    /// `stream` is 0 or a stream of this device's primary context.
+    pub unsafe fn after_stream(self, stream: usize) -> Result<(), Error> {
+        self.0.device().after_stream(stream)
+    }
+
+    /// Makes everything that another library enqueues in its stream from now on wait for what the calling thread has
+    /// enqueued on this device. Values that are recorded but not computed are not waited for:
+    /// [`memory`](Tensor::memory) enqueues them.
+    ///
+    /// # Errors
+    /// When the device fails.
+    ///
+    /// # Safety
+    /// As [`after_stream`](Device::after_stream).
+    pub unsafe fn before_stream(self, stream: usize) -> Result<(), Error> {
+        self.0.device().before_stream(stream)
+    }
+}
+
 /// # Memory shared with other libraries
 ///
 /// For bindings of other languages and libraries; nothing is copied.
@@ -109,6 +139,16 @@ impl Tensor {
     /// # Errors
     /// When the value cannot be computed, or the device has no memory for it.
     pub fn deep_copy(&self) -> Result<Tensor, Error> {
+        if self.device().0.device().throughput().is_some() {
+            // A kernel copies without the host, unless the planner makes the copy a view.
+            let copy =
+                if self.dtype() == DType::Bool { (self.cast(DType::U8) * 1).cast(DType::Bool) } else { self * 1 };
+            let (from, to) = (self.memory()?, copy.memory()?);
+            let inside = from.storage.buffer.address() == to.storage.buffer.address();
+            if to.is_dense() && !inside {
+                return Ok(copy.detach());
+            }
+        }
         self.with_bytes(|bytes| Tensor::from_bytes(bytes, *self.shape(), self.dtype(), self.device()))?
     }
 
@@ -143,7 +183,47 @@ impl Tensor {
         device: Device,
         owner: impl Any + Send + Sync,
     ) -> Tensor {
-        let (shape, size) = (shape.into(), dtype.size());
+        let mut owner: Box<dyn Any + Send + Sync> = Box::new(owner);
+        if device.0.device().throughput().is_some() {
+            owner = Box::new(FreedAfterWork { device: device.0, owner: Some(owner) });
+        }
+        // SAFETY: the caller's promise.
+        unsafe { Tensor::over(address, shape.into(), strides, dtype, device, owner) }
+    }
+
+    /// A tensor over memory of another library, as [`from_memory`](Tensor::from_memory), for a library that orders its
+    /// own work after this device's by [`Device::before_stream`]. Nothing waits for the GPU when `owner` is dropped.
+    ///
+    /// # Panics
+    /// As [`from_memory`](Tensor::from_memory).
+    ///
+    /// # Safety
+    /// As [`from_memory`](Tensor::from_memory), until the tensor and all that reads it are computed (which
+    /// [`memory`](Tensor::memory) of the last results does); on a GPU the memory is afterwards written, and freed, only
+    /// by work in a stream that has been given to [`Device::before_stream`] since, on this thread.
+    #[track_caller]
+    pub unsafe fn from_stream_memory(
+        address: NonNull<u8>,
+        shape: impl Into<Shape>,
+        strides: &[isize],
+        dtype: DType,
+        device: Device,
+        owner: impl Any + Send + Sync,
+    ) -> Tensor {
+        // SAFETY: the caller's promise.
+        unsafe { Tensor::over(address, shape.into(), strides, dtype, device, Box::new(owner)) }
+    }
+
+    #[track_caller]
+    unsafe fn over(
+        address: NonNull<u8>,
+        shape: Shape,
+        strides: &[isize],
+        dtype: DType,
+        device: Device,
+        owner: Box<dyn Any + Send + Sync>,
+    ) -> Tensor {
+        let size = dtype.size();
         assert!(shape.rank() == strides.len(), "from_memory: {} strides for shape {shape}", strides.len());
         assert!(
             address.as_ptr().addr().is_multiple_of(size),
@@ -152,10 +232,6 @@ impl Tensor {
         let (low, high) = View::new(shape, strides, 0).reach().map_or((0, -1), |reach| reach);
         // SAFETY: the caller says that the element at the lowest index is in memory.
         let start = unsafe { address.offset(low * size as isize) };
-        let mut owner: Box<dyn Any + Send + Sync> = Box::new(owner);
-        if device.0.device().throughput().is_some() {
-            owner = Box::new(FreedAfterWork { device: device.0, owner: Some(owner) });
-        }
         // SAFETY: the memory reaches from the lowest to the highest element, by the caller's contract.
         let buffer = unsafe { Allocation::external(start, (high - low + 1) as usize * size, owner) };
         Tensor::of(Value::stored(device.0, Storage { buffer, view: View::new(shape, strides, -low) }, dtype))

@@ -40,7 +40,7 @@ use api::{Api, SUCCESS};
 use chip::{ask, chip};
 use cudarc::driver::sys::{
     CUdevice, CUdevice_attribute_enum as Attribute, CUevent, CUmemAllocationType_enum, CUmemLocationType_enum,
-    CUmemPool_attribute_enum, CUmemPoolProps, CUmemoryPool,
+    CUmemPool_attribute_enum, CUmemPoolProps, CUmemoryPool, CUstream,
 };
 use gpu::Gpu;
 use products::Products;
@@ -401,6 +401,22 @@ impl Driver for Cuda {
         let turn = self.gpu.turn(self.queue)?;
         // SAFETY: an event of a context of this process, and a stream of this one.
         let put = unsafe { (self.gpu.api.stream_wait)(turn.handle, event.handle() as CUevent, 0) };
+        self.gpu.check("cuStreamWaitEvent", put)
+    }
+
+    fn after_stream(&self, stream: usize) -> Result<(), Error> {
+        self.gpu.enter()?;
+        let moment = Moment { gpu: self.gpu.clone(), event: self.gpu.obtain_event(false)?, timed: false };
+        // SAFETY: an event of this context; the caller's stream is of the same one.
+        let put = unsafe { (self.gpu.api.event_record)(moment.event, stream as CUstream) };
+        self.gpu.check("cuEventRecord", put)?;
+        self.after(&moment)
+    }
+
+    fn before_stream(&self, stream: usize) -> Result<(), Error> {
+        let moment = self.mark(false)?;
+        // SAFETY: as above.
+        let put = unsafe { (self.gpu.api.stream_wait)(stream as CUstream, moment.handle() as CUevent, 0) };
         self.gpu.check("cuStreamWaitEvent", put)
     }
 

@@ -241,6 +241,27 @@ pub trait Driver: Any + Send + Sync + Debug {
     /// When the device refuses.
     fn after(&self, event: &dyn Event) -> Result<(), Error>;
 
+    /// Makes later work of the queue wait for all work that another library has submitted to a stream of its own.
+    /// `stream` is the driver's handle of the stream, 0 for the default stream of the context. The host does not wait.
+    /// Does nothing where other libraries have no streams.
+    ///
+    /// # Errors
+    /// When the device refuses.
+    fn after_stream(&self, stream: usize) -> Result<(), Error> {
+        let _ = stream;
+        Ok(())
+    }
+
+    /// Makes later work of another library's stream wait for all work of the queue, as [`Driver::after_stream`] in the
+    /// other direction.
+    ///
+    /// # Errors
+    /// When the device refuses.
+    fn before_stream(&self, stream: usize) -> Result<(), Error> {
+        let _ = stream;
+        Ok(())
+    }
+
     /// Waits for all work in all queues.
     ///
     /// # Errors

@@ -7,7 +7,7 @@
 //! Always true: a copy to the device is after all uses of the memory, and a copy from it after its writer.
 
 use super::driver::Driver;
-use super::order::{COMPUTE, Order, PEERS, TO_DEVICE, TO_HOST};
+use super::order::{COMPUTE, MEMORY, Order, PEERS, TO_DEVICE, TO_HOST};
 use super::queue::Queue;
 use crate::tunable::TUNABLES;
 use std::cell::OnceCell;
@@ -157,6 +157,31 @@ impl Queues {
             Ok(Some(()))
         };
         here().transpose()
+    }
+
+    /// Makes later kernels of the calling thread, and later copies and allocations of all threads, wait for all work
+    /// in a stream of another library.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn after_stream(&self, stream: usize) -> Result<(), Error> {
+        self.own_and(&[TO_DEVICE, TO_HOST, MEMORY]).try_for_each(|queue| self.order.driver(queue).after_stream(stream))
+    }
+
+    /// Makes later work of another library's stream wait for all kernels of the calling thread and all copies to the
+    /// device that were submitted so far.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn before_stream(&self, stream: usize) -> Result<(), Error> {
+        self.make_whole(self.number());
+        self.own_and(&[TO_DEVICE]).try_for_each(|queue| self.order.driver(queue).before_stream(stream))
+    }
+
+    /// Index of the calling thread's queue, followed by others unless all work goes into one.
+    fn own_and<'a>(&self, others: &'a [usize]) -> impl Iterator<Item = usize> + 'a {
+        let others = if self.order.is_one() { &[] } else { others };
+        std::iter::once(self.number()).chain(others.iter().copied())
     }
 
     /// Copies from the start of a buffer, which stays alive meanwhile, and waits for the copy.

@@ -1,12 +1,37 @@
 //! The backend of `torch.compile`.
+//!
+//! In: FX graphs as lists of operations, from `thalweg/torch/lower.py`. Out: programs that run them. Always true: an
+//! operation without a rule, or whose rule refuses its arguments, runs by PyTorch's own kernel and is counted.
+
+mod call;
+mod exchange;
+mod ops;
+mod program;
+mod value;
 
 use pyo3::prelude::*;
 
-/// Adds the functions of the backend to the module.
+/// Names of all operations with a rule.
+#[pyfunction]
+fn operations() -> Vec<&'static str> {
+    ops::names()
+}
+
+/// Waits for all plan searches of other threads, so that later runs use their plans. For measurements.
+#[pyfunction]
+fn finish_searches(py: Python<'_>) {
+    py.detach(thalweg::finish_searches);
+}
+
+/// Adds the submodule `torch` to the module.
 ///
 /// # Errors
 /// When the module cannot be changed.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    let _ = module;
-    Ok(())
+    let py = module.py();
+    let torch = PyModule::new(py, "torch")?;
+    torch.add_class::<program::Program>()?;
+    torch.add_function(wrap_pyfunction!(operations, &torch)?)?;
+    torch.add_function(wrap_pyfunction!(finish_searches, &torch)?)?;
+    module.add_submodule(&torch)
 }

@@ -1,0 +1,683 @@
+//! Programs: the operations of one FX graph as a list of instructions over registers.
+//!
+//! In: instructions from `lower.py`, then tensors of PyTorch at each run. Out: tensors of PyTorch. Always true: every
+//! result is computed before `run` returns, so no recorded work reads an input's memory afterwards; a result shares its
+//! memory with no input and no other result.
+
+use super::call::{Call, Out, Reject, Rule};
+use super::exchange::{Described, Exchange};
+use super::ops;
+use super::value::{Arg, Value};
+use crate::dlpack::from_bytes;
+use crate::dtype::ArrayDType;
+use crate::error::{failure, run as guarded, run_fallible};
+use crate::handle::Data;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyTuple};
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+use thalweg::{DType, Device, Error, Generator, MAX_RANK, Tensor, TensorMemory};
+
+/// One operation of a program.
+struct Instruction {
+    name: String,
+    /// Rule in the table; `None` if there is none.
+    rule: Option<Rule>,
+    args: Vec<Arg>,
+    results: Vec<usize>,
+    dtypes: Vec<Option<ArrayDType>>,
+    /// Registers that no later instruction reads.
+    last_reads: Vec<usize>,
+    eager: Option<Eager>,
+}
+
+/// PyTorch's own kernel for an instruction.
+struct Eager {
+    /// Python function of the values of `reads`.
+    function: Py<PyAny>,
+    reads: Vec<usize>,
+    /// Dimensions of each read tensor from the largest stride to the smallest; `None` for row-major.
+    orders: Vec<Option<Vec<usize>>>,
+}
+
+/// Result of a program.
+struct ProgramResult {
+    register: usize,
+    /// Dimensions from the largest stride to the smallest; `None` for row-major.
+    order: Option<Vec<usize>>,
+    /// Whether only the backward program reads it, so that it may be a view of an input.
+    saved: bool,
+}
+
+/// Counts of a program's runs.
+#[derive(Default)]
+struct Counts {
+    runs: u64,
+    first_ns: u64,
+    later_ns: u64,
+    /// Runs of PyTorch's kernels by operation, and why.
+    eager: HashMap<String, (u64, String)>,
+}
+
+/// Failure of a run.
+enum Failure {
+    Python(PyErr),
+    Thalweg(Error),
+}
+
+impl From<PyErr> for Failure {
+    fn from(error: PyErr) -> Failure {
+        Failure::Python(error)
+    }
+}
+
+/// A list of operations over registers, in the order in which they run.
+#[pyclass(module = "thalweg._thalweg.torch", frozen)]
+pub struct Program {
+    built: Mutex<Built>,
+    counts: Mutex<Counts>,
+}
+
+/// Instructions and results.
+#[derive(Default)]
+struct Built {
+    gpu: Option<i32>,
+    inputs: usize,
+    registers: usize,
+    instructions: Vec<Instruction>,
+    results: Vec<ProgramResult>,
+    finished: Option<Arc<Finished>>,
+}
+
+/// A program that no longer changes.
+struct Finished {
+    gpu: Option<i32>,
+    inputs: usize,
+    registers: usize,
+    instructions: Vec<Instruction>,
+    results: Vec<ProgramResult>,
+}
+
+/// Input's memory: first and last address, to find results that are views of it.
+struct Range {
+    first: usize,
+    end: usize,
+}
+
+/// Device of a run, and PyTorch's current stream there.
+#[derive(Clone, Copy)]
+struct Place {
+    device: Device,
+    gpu: Option<i32>,
+    stream: usize,
+}
+
+impl Place {
+    /// Makes what the run enqueues wait for what PyTorch has enqueued.
+    fn after_torch(self) -> Result<(), Failure> {
+        // SAFETY: PyTorch's streams are of the primary context, as the device is.
+        let done = if self.gpu.is_some() { unsafe { self.device.after_stream(self.stream) } } else { Ok(()) };
+        done.map_err(Failure::Thalweg)
+    }
+
+    /// Makes what PyTorch enqueues wait for what the run has enqueued.
+    fn before_torch(self) -> Result<(), Failure> {
+        // SAFETY: as above.
+        let done = if self.gpu.is_some() { unsafe { self.device.before_stream(self.stream) } } else { Ok(()) };
+        done.map_err(Failure::Thalweg)
+    }
+}
+
+/// A run's state.
+struct Run<'a> {
+    program: &'a Finished,
+    exchange: Exchange,
+    place: Place,
+    /// Results of PyTorch's kernels whose memory recorded work may read.
+    kept: Vec<Py<PyAny>>,
+    registers: Vec<Value>,
+    ranges: Vec<Range>,
+}
+
+/// Result before it becomes a Python object.
+enum Computed {
+    Memory(TensorMemory, Vec<usize>),
+    Value(Value),
+    /// View of an input: its index, the strides and the offset in elements.
+    View(usize, Vec<usize>, Vec<isize>, isize),
+    /// Index of an earlier result, which is the same object.
+    Same(usize),
+}
+
+#[pymethods]
+impl Program {
+    /// A program without instructions. `gpu` is the number of the GPU that its tensors are on; `None` for the CPU.
+    #[new]
+    #[pyo3(signature = (inputs, gpu=None))]
+    fn new(inputs: usize, gpu: Option<i32>) -> Program {
+        let built = Built { gpu, inputs, registers: inputs, ..Built::default() };
+        Program { built: Mutex::new(built), counts: Mutex::default() }
+    }
+
+    /// Appends an instruction; returns whether the table has a rule for it.
+    #[allow(clippy::too_many_arguments, reason = "the parts of an instruction")]
+    fn append(
+        &self,
+        name: String,
+        ruled: bool,
+        args: Vec<Bound<'_, PyAny>>,
+        results: Vec<usize>,
+        dtypes: Vec<Option<String>>,
+        eager: Option<Py<PyAny>>,
+        reads: Vec<usize>,
+        orders: Vec<Option<Vec<usize>>>,
+    ) -> PyResult<bool> {
+        let rule = if ruled { ops::rule(&name) } else { None };
+        let args: Vec<Arg> = match rule {
+            Some(_) => args.iter().map(Arg::of).collect::<PyResult<_>>()?,
+            None => reads.iter().map(|&r| Arg::Register(r)).collect(),
+        };
+        let dtypes = dtypes.into_iter().map(|d| d.and_then(|d| ArrayDType::from_name(&d))).collect();
+        let eager = eager.map(|function| Eager { function, reads, orders });
+        let mut built = self.lock();
+        let top = results.iter().copied().max().map_or(0, |r| r + 1);
+        built.registers = built.registers.max(top);
+        let found = rule.is_some();
+        built.instructions.push(Instruction { name, rule, args, results, dtypes, last_reads: vec![], eager });
+        Ok(found)
+    }
+
+    /// Appends a result.
+    fn result(&self, register: usize, order: Option<Vec<usize>>, saved: bool) {
+        self.lock().results.push(ProgramResult { register, order, saved });
+    }
+
+    /// Ends the program.
+    fn finish(&self) {
+        let mut built = self.lock();
+        let mut read = vec![false; built.registers];
+        for r in &built.results {
+            read[r.register] = true;
+        }
+        for instruction in built.instructions.iter_mut().rev() {
+            let mut last = vec![];
+            let mut note = |r: usize| {
+                if !read[r] {
+                    read[r] = true;
+                    last.push(r);
+                }
+            };
+            instruction.args.iter().for_each(|a| a.registers(&mut note));
+            if let Some(eager) = &instruction.eager {
+                eager.reads.iter().for_each(|&r| note(r));
+            }
+            for &r in &instruction.results {
+                if !read[r] {
+                    last.push(r);
+                }
+            }
+            instruction.last_reads = last;
+        }
+        let finished = Finished {
+            gpu: built.gpu,
+            inputs: built.inputs,
+            registers: built.registers,
+            instructions: std::mem::take(&mut built.instructions),
+            results: std::mem::take(&mut built.results),
+        };
+        built.finished = Some(Arc::new(finished));
+    }
+
+    /// Runs the program. `seed` starts the random numbers, if it draws any.
+    #[pyo3(signature = (inputs, seed=None))]
+    fn run<'py>(
+        &self,
+        py: Python<'py>,
+        inputs: &Bound<'py, PyList>,
+        seed: Option<u64>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let start = Instant::now();
+        let Some(program) = self.lock().finished.clone() else {
+            return Err(PyRuntimeError::new_err("thalweg.torch: the program is not finished"));
+        };
+        if inputs.len() != program.inputs {
+            let message = format!("thalweg.torch: {} inputs for a program of {}", inputs.len(), program.inputs);
+            return Err(PyRuntimeError::new_err(message));
+        }
+        let exchange = Exchange::get(py)?;
+        let place = match program.gpu {
+            None => Place { device: Device::cpu(), gpu: None, stream: 0 },
+            Some(gpu) => {
+                let device = run_fallible(py, || Device::cuda(gpu as usize))?;
+                Place { device, gpu: Some(gpu), stream: exchange.current_stream(gpu) }
+            }
+        };
+        let mut registers = vec![Value::None; program.registers];
+        let mut ranges = Vec::with_capacity(program.inputs);
+        for (register, object) in registers.iter_mut().zip(inputs.iter()) {
+            let (value, range) = import(exchange, place, &object)?;
+            *register = value;
+            ranges.push(range);
+        }
+        let mut state = Run { program: &program, exchange, place, kept: vec![], registers, ranges };
+        let mut eager = HashMap::new();
+        let computed = guarded(py, || {
+            let _restore =
+                Restore { device: thalweg::set_default_device(Some(place.device)), random: seed.map(seeded) };
+            let run = |state: &mut Run<'_>, eager: &mut _| -> Result<Vec<Computed>, Failure> {
+                place.after_torch()?;
+                state.execute(eager)?;
+                let computed = state.compute()?;
+                place.before_torch()?;
+                Ok(computed)
+            };
+            let computed = run(&mut state, &mut eager);
+            if computed.is_err() {
+                // What was enqueued may still read inputs; the failure is the one to report.
+                let _ = place.before_torch();
+            }
+            state.registers.clear();
+            computed
+        })?;
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        for (name, (n, why)) in eager {
+            counts.eager.entry(name).or_insert((0, why)).0 += n;
+        }
+        let computed = computed.map_err(|f| match f {
+            Failure::Python(error) => error,
+            Failure::Thalweg(error) => failure(py, &error),
+        })?;
+        let mut out: Vec<Bound<'_, PyAny>> = Vec::with_capacity(computed.len());
+        for c in computed {
+            let object = match c {
+                Computed::Memory(memory, order) => exchange.export(py, memory, &order)?,
+                Computed::Value(value) => object_of(py, value)?,
+                Computed::View(input, shape, strides, offset) => {
+                    let input = inputs.get_item(input)?;
+                    let at: isize = input.call_method0("storage_offset")?.extract()?;
+                    let detached = input.call_method0("detach")?;
+                    detached.call_method1(
+                        "as_strided",
+                        (PyTuple::new(py, shape)?, PyTuple::new(py, strides)?, at + offset),
+                    )?
+                }
+                Computed::Same(i) => out[i].clone(),
+            };
+            out.push(object);
+        }
+        let spent = start.elapsed().as_nanos() as u64;
+        counts.runs += 1;
+        if counts.runs == 1 {
+            counts.first_ns = spent;
+        } else {
+            counts.later_ns += spent;
+        }
+        PyList::new(py, out)
+    }
+
+    /// Counts of the program's runs, as a dictionary.
+    fn counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let out = PyDict::new(py);
+        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        out.set_item("runs", counts.runs)?;
+        out.set_item("first_ms", counts.first_ns as f64 / 1e6)?;
+        let later = counts.runs.saturating_sub(1).max(1);
+        out.set_item("later_ms", counts.later_ns as f64 / 1e6 / later as f64)?;
+        let built = self.lock();
+        let operations = built.finished.as_ref().map_or(built.instructions.len(), |f| f.instructions.len());
+        out.set_item("operations", operations)?;
+        let eager = PyDict::new(py);
+        for (name, (n, why)) in &counts.eager {
+            eager.set_item(name, (n, why))?;
+        }
+        out.set_item("eager", eager)?;
+        Ok(out)
+    }
+}
+
+impl Program {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Built> {
+        self.built.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Value of a Python object, and the range of its memory.
+fn import(exchange: Exchange, place: Place, object: &Bound<'_, PyAny>) -> PyResult<(Value, Range)> {
+    let nothing = Range { first: 0, end: 0 };
+    if object.is_none() {
+        return Ok((Value::None, nothing));
+    }
+    if object.is_instance_of::<PyBool>() {
+        return Ok((Value::Bool(object.extract()?), nothing));
+    }
+    if object.is_instance_of::<PyInt>() {
+        return Ok((Value::Int(object.extract()?), nothing));
+    }
+    if object.is_instance_of::<PyFloat>() {
+        return Ok((Value::Float(object.extract()?), nothing));
+    }
+    let Some(found) = exchange.describe(object) else {
+        return Ok((Value::Foreign(Arc::new(object.clone().unbind())), nothing));
+    };
+    let rank = found.shape.rank();
+    if found.shape.numel() == 0 {
+        let zeros = Tensor::zeros_with(found.shape, (found.dtype, place.device));
+        return Ok((Value::Tensor(zeros), nothing));
+    }
+    if found.gpu != place.gpu {
+        // A number on the host may be an operand of tensors on a GPU.
+        let value = match found.gpu {
+            None if rank == 0 => number_on(object.py(), place.device, &found),
+            _ => None,
+        };
+        return Ok((
+            value.map(Value::Tensor).unwrap_or_else(|| Value::Foreign(Arc::new(object.clone().unbind()))),
+            nothing,
+        ));
+    }
+    let Some(address) = NonNull::new(found.address) else {
+        return Ok((Value::Foreign(Arc::new(object.clone().unbind())), nothing));
+    };
+    let size = found.dtype.size();
+    if !found.address.addr().is_multiple_of(size) {
+        return Ok((Value::Foreign(Arc::new(object.clone().unbind())), nothing));
+    }
+    let last: usize = (0..rank).map(|i| (found.shape.dims()[i] - 1) * found.strides[i] as usize).sum();
+    let first = found.address.addr();
+    let range = Range { first, end: first + (last + 1) * size };
+    // SAFETY: the object describes its memory. The list of inputs keeps it alive until the run ends, when no register,
+    // no recorded work and no result reads it any more; a run that fails drops its registers, too.
+    let x = unsafe {
+        Tensor::from_stream_memory(address, found.shape, &found.strides[..rank], found.dtype, place.device, ())
+    };
+    Ok((Value::Tensor(x), range))
+}
+
+/// Copy on a device of a number on the host.
+fn number_on(py: Python<'_>, device: Device, found: &Described) -> Option<Tensor> {
+    // SAFETY: the description of an element on the host.
+    let bytes = unsafe { std::slice::from_raw_parts(found.address, found.dtype.size()) };
+    match from_bytes(py, bytes, found.shape, ArrayDType::Real(found.dtype), device) {
+        Ok(Data::Real(x)) => Some(x),
+        _ => None,
+    }
+}
+
+/// Python object of a value that is no tensor of Thalweg.
+fn object_of(py: Python<'_>, value: Value) -> PyResult<Bound<'_, PyAny>> {
+    Ok(match value {
+        Value::None => py.None().into_bound(py),
+        Value::Int(v) => v.into_pyobject(py)?.into_any(),
+        Value::Float(v) => v.into_pyobject(py)?.into_any(),
+        Value::Bool(v) => PyBool::new(py, v).to_owned().into_any(),
+        Value::Foreign(object) => object.bind(py).clone(),
+        Value::Tensor(_) => {
+            return Err(PyRuntimeError::new_err("thalweg.torch: internal error: a tensor without memory"));
+        }
+    })
+}
+
+/// Dense memory of a tensor's elements with its dimensions in an order.
+fn dense(x: &Tensor) -> Result<TensorMemory, Error> {
+    let memory = x.memory()?;
+    if memory.is_dense() {
+        return Ok(memory);
+    }
+    copied(x)
+}
+
+/// Dense memory that a copy of the elements has to itself.
+fn copied(x: &Tensor) -> Result<TensorMemory, Error> {
+    x.deep_copy()?.memory()
+}
+
+/// A recorded copy of the elements, which a kernel writes into memory of its own.
+fn recorded_copy(x: &Tensor) -> Option<Tensor> {
+    if x.dtype() == DType::Bool { None } else { Some(x * 1) }
+}
+
+/// Inverse of an order of dimensions.
+fn inverse(order: &[usize]) -> Vec<usize> {
+    let mut out = vec![0; order.len()];
+    for (i, &from) in order.iter().enumerate() {
+        out[from] = i;
+    }
+    out
+}
+
+/// The tensor with its dimensions in `order`, and the order that undoes it.
+fn ordered(x: &Tensor, order: Option<&[usize]>) -> (Tensor, Vec<usize>) {
+    match order {
+        Some(order) if order.len() == x.rank() => (x.permute(order), inverse(order)),
+        _ => (x.clone(), (0..x.rank()).collect()),
+    }
+}
+
+impl Run<'_> {
+    /// Records all instructions.
+    fn execute(&mut self, eager: &mut HashMap<String, (u64, String)>) -> Result<(), Failure> {
+        let program = self.program;
+        for instruction in &program.instructions {
+            let refused = match instruction.rule {
+                None => Reject("no rule".into()),
+                Some(rule) => {
+                    let call =
+                        Call { registers: &self.registers, args: &instruction.args, dtypes: &instruction.dtypes };
+                    // A method that panics has recorded nothing.
+                    match catch_unwind(AssertUnwindSafe(|| rule(&call))) {
+                        Ok(Ok(Out::One(value))) => {
+                            self.registers[instruction.results[0]] = value;
+                            self.forget(instruction);
+                            continue;
+                        }
+                        Ok(Ok(Out::Many(values))) => {
+                            for (&r, value) in instruction.results.iter().zip(values) {
+                                self.registers[r] = value;
+                            }
+                            self.forget(instruction);
+                            continue;
+                        }
+                        Ok(Err(reject)) => reject,
+                        Err(payload) => {
+                            let text = payload
+                                .downcast_ref::<String>()
+                                .cloned()
+                                .or_else(|| payload.downcast_ref::<&str>().map(ToString::to_string));
+                            Reject(text.unwrap_or_default().into())
+                        }
+                    }
+                }
+            };
+            eager.entry(instruction.name.clone()).or_insert_with(|| (0, refused.0.to_string())).0 += 1;
+            self.run_eager(instruction, &refused)?;
+            self.forget(instruction);
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self, instruction: &Instruction) {
+        for &r in &instruction.last_reads {
+            self.registers[r] = Value::None;
+        }
+    }
+
+    /// Runs PyTorch's kernel of an instruction.
+    fn run_eager(&mut self, instruction: &Instruction, refused: &Reject) -> Result<(), Failure> {
+        let Some(eager) = &instruction.eager else {
+            let message = format!("thalweg.torch: {}: {}", instruction.name, refused.0);
+            return Err(Failure::Python(PyRuntimeError::new_err(message)));
+        };
+        let mut values = Vec::with_capacity(eager.reads.len());
+        for (&r, order) in eager.reads.iter().zip(&eager.orders) {
+            values.push(match &self.registers[r] {
+                Value::Tensor(x) => {
+                    let (x, back) = ordered(x, order.as_deref());
+                    let memory = dense(&x).map_err(Failure::Thalweg)?;
+                    Computed::Memory(memory, back)
+                }
+                other => Computed::Value(other.clone()),
+            });
+        }
+        self.place.before_torch()?;
+        let done: Result<(), Failure> = Python::attach(|py| {
+            let mut args = Vec::with_capacity(values.len());
+            for value in values {
+                args.push(match value {
+                    Computed::Memory(memory, order) => self.exchange.export(py, memory, &order)?,
+                    Computed::Value(value) => object_of(py, value)?,
+                    _ => unreachable!("only these are pushed above"),
+                });
+            }
+            let out = eager.function.bind(py).call1(PyTuple::new(py, args)?)?;
+            let list = out.cast_into::<PyList>().map_err(PyErr::from)?;
+            for (&r, object) in instruction.results.iter().zip(list.iter()) {
+                self.registers[r] = self.import_owned(&object)?;
+            }
+            Ok(())
+        });
+        done?;
+        self.place.after_torch()
+    }
+
+    /// Value of a kernel's result, whose object the tensor keeps alive.
+    fn import_owned(&mut self, object: &Bound<'_, PyAny>) -> PyResult<Value> {
+        let (value, range) = import(self.exchange, self.place, object)?;
+        let (Value::Tensor(x), true) = (&value, range.end > range.first) else { return Ok(value) };
+        let Some(found) = self.exchange.describe(object).filter(|f| f.gpu == self.place.gpu) else { return Ok(value) };
+        let (Some(address), owner) = (NonNull::new(found.address), object.clone().unbind()) else { return Ok(value) };
+        // Until the run's end, when PyTorch's stream is behind the work that reads the memory.
+        self.kept.push(object.clone().unbind());
+        let (strides, device) = (&found.strides[..x.rank()], self.place.device);
+        // SAFETY: the object describes its memory, and is the owner. If it is dropped later than `kept`, nothing that was
+        // enqueued before the run's end reads it.
+        let owned = unsafe {
+            Tensor::from_stream_memory(address, found.shape, strides, found.dtype, device, Owner(Some(owner)))
+        };
+        Ok(Value::Tensor(owned))
+    }
+
+    /// Computes all results.
+    fn compute(&mut self) -> Result<Vec<Computed>, Failure> {
+        let results = &self.program.results;
+        let failed = Failure::Thalweg;
+        // Only results stay, so that a kernel writes nothing else to memory.
+        let values: Vec<Value> = results.iter().map(|r| self.registers[r.register].clone()).collect();
+        self.registers.clear();
+        let mut seen: HashMap<usize, usize> = HashMap::new();
+        let mut ordered_values = Vec::with_capacity(values.len());
+        for (value, result) in values.iter().zip(results) {
+            ordered_values.push(match value {
+                Value::Tensor(x) => Some(ordered(x, result.order.as_deref())),
+                _ => None,
+            });
+        }
+        drop(values.iter());
+        // The first call computes everything that was recorded.
+        let mut out: Vec<Option<Computed>> = Vec::with_capacity(values.len());
+        let mut memories: Vec<Option<TensorMemory>> = Vec::with_capacity(values.len());
+        for value in &ordered_values {
+            memories.push(match value {
+                Some((x, _)) => Some(x.memory().map_err(failed)?),
+                None => None,
+            });
+        }
+        let mut taken: Vec<(usize, usize)> = vec![];
+        let mut copies: Vec<(usize, Option<Tensor>)> = vec![];
+        for (i, (value, memory)) in values.into_iter().zip(memories).enumerate() {
+            let result = &results[i];
+            if let Some(&first) = seen.get(&result.register) {
+                out.push(Some(Computed::Same(first)));
+                continue;
+            }
+            seen.insert(result.register, i);
+            let (Some(memory), Some((x, back))) = (memory, &ordered_values[i]) else {
+                out.push(Some(Computed::Value(value)));
+                continue;
+            };
+            let size = memory.dtype().size();
+            let start = memory.address().addr();
+            let end = start + x.numel() * size;
+            if x.numel() == 0 {
+                out.push(Some(Computed::Memory(copied(x).map_err(failed)?, back.clone())));
+                continue;
+            }
+            let source = self.ranges.iter().position(|r| start >= r.first && start < r.end);
+            if let (Some(input), true) = (source, result.saved) {
+                let strides: Vec<isize> = back.iter().map(|&i| memory.strides()[i]).collect();
+                if strides.iter().all(|&s| s >= 0) {
+                    let shape: Vec<usize> = back.iter().map(|&i| memory.shape().dims()[i]).collect();
+                    let offset = (start - self.ranges[input].first) / size;
+                    out.push(Some(Computed::View(input, shape, strides, offset as isize)));
+                    continue;
+                }
+            }
+            let shared = taken.iter().any(|&(a, b)| start < b && a < end);
+            if source.is_none() && memory.is_dense() && !shared {
+                taken.push((start, end));
+                out.push(Some(Computed::Memory(memory, back.clone())));
+            } else {
+                copies.push((i, recorded_copy(x)));
+                out.push(None);
+            }
+        }
+        for (i, copy) in copies {
+            let Some((x, back)) = &ordered_values[i] else { continue };
+            let mut memory = None;
+            if let Some(copy) = copy {
+                let m = copy.memory().map_err(failed)?;
+                let (start, end) = (m.address().addr(), m.address().addr() + x.numel() * m.dtype().size());
+                let inside = self.ranges.iter().any(|r| start < r.end && r.first < end);
+                let shared = taken.iter().any(|&(a, b)| start < b && a < end);
+                if m.is_dense() && !inside && !shared {
+                    taken.push((start, end));
+                    memory = Some(m);
+                }
+            }
+            let memory = match memory {
+                Some(m) => m,
+                None => copied(x).map_err(failed)?,
+            };
+            out[i] = Some(Computed::Memory(memory, back.clone()));
+        }
+        Ok(out.into_iter().flatten().collect())
+    }
+}
+
+/// Seeds the random stream; returns its state before.
+fn seeded(seed: u64) -> Generator {
+    let before = thalweg::random_state();
+    thalweg::manual_seed(seed);
+    before
+}
+
+/// Settings of the calling program, restored after a run.
+struct Restore {
+    device: Option<Device>,
+    random: Option<Generator>,
+}
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        thalweg::set_default_device(self.device);
+        if let Some(state) = self.random.take() {
+            thalweg::set_random_state(state);
+        }
+    }
+}
+
+/// A Python object that keeps memory alive, dropped with the GIL.
+struct Owner(Option<Py<PyAny>>);
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        if let Some(object) = self.0.take() {
+            Python::attach(|_| drop(object));
+        }
+    }
+}
+
+const _: () = assert!(MAX_RANK == 8, "lower.py rejects tensors of rank over 8");
