@@ -1,6 +1,6 @@
-"""PyTorch's operator database through the backend, on the CPU: every entry and sample against eager PyTorch.
+"""PyTorch's operator database through the backend: every entry and sample against eager PyTorch.
 
-    python tests/torch_opdb.py [--samples N] [--json FILE] [--dynamo] [--peer aot_eager] [--no-backward] [ENTRY ...]
+    python tests/torch_opdb.py [--device cuda] [--samples N] [--json FILE] [--dynamo] [--peer aot_eager] [--no-backward] [ENTRY ...]
 
 An entry is right (every sample agrees, no kernel of PyTorch ran), right with eager kernels, wrong, or an error.
 Functions are traced by AOTAutograd alone, which is ten times faster than through Dynamo; `--dynamo` takes Dynamo.
@@ -150,6 +150,7 @@ ORDER = ["error", "wrong", "wrong gradient", "eager", "right"]
 
 def main():
     parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("entries", nargs="*")
     parser.add_argument("--samples", type=int, default=4)
     parser.add_argument("--json")
@@ -173,12 +174,12 @@ def main():
         name = name_of(op)
         start = time.time()
         for dtype in DTYPES:
-            if dtype not in op.supported_dtypes("cpu"):
+            if dtype not in op.supported_dtypes(options.device):
                 continue
             tracked = dtype.is_floating_point and op.supports_autograd and not options.no_backward
             torch.manual_seed(1)
             try:
-                samples = list(op.sample_inputs("cpu", dtype, requires_grad=tracked))
+                samples = list(op.sample_inputs(options.device, dtype, requires_grad=tracked))
             except Exception:
                 continue
             # Samples from all over the list.
