@@ -1,7 +1,7 @@
 //! Python package of Thalweg: the extension module `thalweg._thalweg`.
 //!
 //! In: calls from Python. Out: arrays, or Python exceptions. Always true: the GIL is released while anything is
-//! recorded, runs or waits; no panic of Rust crosses the border ([`error`]).
+//! recorded, runs or waits; no panic of Rust crosses the border (`error`).
 
 mod array;
 mod dlpack;

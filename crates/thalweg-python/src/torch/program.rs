@@ -110,13 +110,13 @@ struct Range {
 
 /// Device of a run, and PyTorch's current stream there.
 #[derive(Clone, Copy)]
-struct Place {
+struct RunDevice {
     device: Device,
     gpu: Option<i32>,
     stream: usize,
 }
 
-impl Place {
+impl RunDevice {
     /// Makes what the run enqueues wait for what PyTorch has enqueued.
     fn after_torch(self) -> Result<(), Failure> {
         // SAFETY: PyTorch's streams are of the primary context, as the device is.
@@ -136,7 +136,7 @@ impl Place {
 struct Run<'a> {
     program: &'a Finished,
     exchange: Exchange,
-    place: Place,
+    place: RunDevice,
     /// Results of PyTorch's kernels whose memory recorded work may read.
     kept: Vec<Py<PyAny>>,
     registers: Vec<Value>,
@@ -250,10 +250,10 @@ impl Program {
         }
         let exchange = Exchange::get(py)?;
         let place = match program.gpu {
-            None => Place { device: Device::cpu(), gpu: None, stream: 0 },
+            None => RunDevice { device: Device::cpu(), gpu: None, stream: 0 },
             Some(gpu) => {
                 let device = run_fallible(py, || Device::cuda(gpu as usize))?;
-                Place { device, gpu: Some(gpu), stream: exchange.current_stream(gpu) }
+                RunDevice { device, gpu: Some(gpu), stream: exchange.current_stream(gpu) }
             }
         };
         let mut registers = vec![Value::None; program.registers];
@@ -277,7 +277,7 @@ impl Program {
             };
             let computed = run(&mut state, &mut eager);
             if computed.is_err() {
-                // What was enqueued may still read inputs; the failure is the one to report.
+                // Order for enqueued work that still reads inputs; the first failure is the one to report.
                 let _ = place.before_torch();
             }
             state.registers.clear();
@@ -346,7 +346,7 @@ impl Program {
 }
 
 /// Value of a Python object, and the range of its memory.
-fn import(exchange: Exchange, place: Place, object: &Bound<'_, PyAny>) -> PyResult<(Value, Range)> {
+fn import(exchange: Exchange, place: RunDevice, object: &Bound<'_, PyAny>) -> PyResult<(Value, Range)> {
     let nothing = Range { first: 0, end: 0 };
     if object.is_none() {
         return Ok((Value::None, nothing));
