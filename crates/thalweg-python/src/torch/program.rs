@@ -283,10 +283,11 @@ impl Program {
             state.registers.clear();
             computed
         })?;
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        for (name, (n, why)) in eager {
-            counts.eager.entry(name).or_insert((0, why)).0 += n;
-        }
+        self.count(|counts| {
+            for (name, (n, why)) in eager {
+                counts.eager.entry(name).or_insert((0, why)).0 += n;
+            }
+        });
         let computed = computed.map_err(|f| match f {
             Failure::Python(error) => error,
             Failure::Thalweg(error) => failure(py, &error),
@@ -310,12 +311,10 @@ impl Program {
             out.push(object);
         }
         let spent = start.elapsed().as_nanos() as u64;
-        counts.runs += 1;
-        if counts.runs == 1 {
-            counts.first_ns = spent;
-        } else {
-            counts.later_ns += spent;
-        }
+        self.count(|counts| {
+            counts.runs += 1;
+            *if counts.runs == 1 { &mut counts.first_ns } else { &mut counts.later_ns } += spent;
+        });
         PyList::new(py, out)
     }
 
@@ -340,6 +339,11 @@ impl Program {
 }
 
 impl Program {
+    /// Changes the counts. `change` calls no Python code: another thread could wait for the lock with the GIL.
+    fn count(&self, change: impl FnOnce(&mut Counts)) {
+        change(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, Built> {
         self.built.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -575,7 +579,6 @@ impl Run<'_> {
                 _ => None,
             });
         }
-        drop(values.iter());
         // The first call computes everything that was recorded.
         let mut out: Vec<Option<Computed>> = Vec::with_capacity(values.len());
         let mut memories: Vec<Option<TensorMemory>> = Vec::with_capacity(values.len());
