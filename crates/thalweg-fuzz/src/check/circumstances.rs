@@ -12,9 +12,6 @@ use thalweg_stream::{
     set_mode,
 };
 
-/// Memory beside the limit by which plans of one program may differ: their blocks are rounded up to whole cache lines.
-const ROUNDING_BYTES: usize = 4 << 10;
-
 impl Checker {
     /// Checks that values dropped unread three times have the same bits when they are read the fourth time, though they
     /// are deferred by then.
@@ -115,8 +112,8 @@ impl Checker {
     }
 
     /// Checks the program under memory limits of one to five quarters of the peak of an unlimited run: the values must
-    /// be the same. Below five quarters the program may run out of memory. With five quarters and [`ROUNDING_BYTES`] it
-    /// must fit: the planned peak is an upper bound, but excludes a scatter's own scratch memory.
+    /// be the same. Below five quarters the program may run out of memory. With five quarters it must fit: the planned
+    /// peak is an upper bound, but excludes a scatter's own scratch memory.
     ///
     /// The run with five quarters defers nothing. With deferral, results that a failed run did not read are deferred to
     /// the next run, which then plans other segments.
@@ -136,7 +133,7 @@ impl Checker {
         self.run(program, STRICT, Drops::Early, false).map_err(|e| format!("without a limit: {e}"))?;
         let rise = device.memory().peak - before;
         for quarters in 1..=most {
-            let limit = rise * quarters / 4 + if quarters == 5 { ROUNDING_BYTES } else { 0 };
+            let limit = rise * quarters / 4;
             device.set_memory_limit(Some(before + limit));
             device.reset_peak();
             let got = self.run(program, STRICT, Drops::Early, false);
