@@ -5,8 +5,7 @@
 
 use crate::dtype::{ArrayDType, ArrayDType::Real};
 use crate::error::{index_error, run, run_fallible, type_error, value_error};
-use crate::functions::create::of_foreign;
-use crate::functions::create::of_nested;
+use crate::functions::convert::{of_foreign, of_nested};
 use crate::functions::elementwise::array_of;
 use crate::handle::{Array, Data};
 use crate::promote::Arg;

@@ -5,9 +5,10 @@
 
 use crate::dtype::ArrayDType;
 use crate::error::{type_error, value_error};
-use crate::functions::create::of_foreign;
-use crate::functions::elementwise::{Binary, binary, unary_operator};
+use crate::functions::convert::of_foreign;
+use crate::functions::elementwise::{Binary, binary};
 use crate::functions::linalg::matmul_args;
+use crate::functions::unary::unary_operator;
 use crate::handle::{Array, Data};
 use crate::promote::Arg;
 use pyo3::basic::CompareOp;

@@ -47,7 +47,7 @@ fn input(py: Python<'_>, name: &str, object: &Bound<'_, PyAny>) -> PyResult<Tens
             let device = run(py, thalweg::Device::default)?;
             crate::functions::elementwise::array_of(py, &scalar, dtype, device)?
         }
-        None => crate::functions::create::of_nested(object, None)?,
+        None => crate::functions::convert::of_nested(object, None)?,
     };
     let x = match data {
         Data::Real(x) if x.dtype().is_float() => x,

@@ -1,6 +1,7 @@
 //! Functions of the namespace. Each takes arguments in any form that Python has, promotes dtypes, and records.
 
 pub mod arguments;
+pub mod convert;
 pub mod create;
 pub mod dtypes;
 pub mod elementwise;
@@ -14,6 +15,7 @@ pub mod observe;
 pub mod random;
 pub mod reduce;
 pub mod search;
+pub mod unary;
 
 use pyo3::prelude::*;
 
@@ -43,5 +45,6 @@ pub fn register_all(module: &Bound<'_, PyModule>) -> PyResult<()> {
     random::register(module)?;
     reduce::register(module)?;
     search::register(module)?;
+    unary::register(module)?;
     Ok(())
 }

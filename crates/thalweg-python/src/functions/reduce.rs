@@ -178,39 +178,31 @@ fn accumulate(
     if y.dtype() == to { Ok(y) } else { run(py, || y.cast(to)) }
 }
 
-/// Mean over axes; all of them by default. Integers give the default float dtype.
-#[pyfunction]
-#[pyo3(signature = (x, /, *, axis = None, keepdims = false))]
-fn mean(py: Python<'_>, x: Data, axis: Option<AxisArg>, keepdims: bool) -> PyResult<Data> {
-    reduce(py, Reduction::Mean, x, axis, keepdims)
+/// Functions of an array, `axis` and `keepdims`.
+macro_rules! reductions {
+    ($(#[doc = $doc:literal] $name:ident $op:ident;)*) => {
+        $(
+            #[doc = $doc]
+            #[pyfunction]
+            #[pyo3(signature = (x, /, *, axis = None, keepdims = false))]
+            fn $name(py: Python<'_>, x: Data, axis: Option<AxisArg>, keepdims: bool) -> PyResult<Data> {
+                reduce(py, Reduction::$op, x, axis, keepdims)
+            }
+        )*
+    };
 }
 
-/// Maximum over axes; all of them by default. NaN if any element is NaN.
-#[pyfunction]
-#[pyo3(signature = (x, /, *, axis = None, keepdims = false))]
-fn max(py: Python<'_>, x: Data, axis: Option<AxisArg>, keepdims: bool) -> PyResult<Data> {
-    reduce(py, Reduction::Max, x, axis, keepdims)
-}
-
-/// Minimum over axes; all of them by default. NaN if any element is NaN.
-#[pyfunction]
-#[pyo3(signature = (x, /, *, axis = None, keepdims = false))]
-fn min(py: Python<'_>, x: Data, axis: Option<AxisArg>, keepdims: bool) -> PyResult<Data> {
-    reduce(py, Reduction::Min, x, axis, keepdims)
-}
-
-/// Whether any element along axes is true, or not 0.
-#[pyfunction]
-#[pyo3(signature = (x, /, *, axis = None, keepdims = false))]
-fn any(py: Python<'_>, x: Data, axis: Option<AxisArg>, keepdims: bool) -> PyResult<Data> {
-    reduce(py, Reduction::Any, x, axis, keepdims)
-}
-
-/// Whether all elements along axes are true, or not 0.
-#[pyfunction]
-#[pyo3(signature = (x, /, *, axis = None, keepdims = false))]
-fn all(py: Python<'_>, x: Data, axis: Option<AxisArg>, keepdims: bool) -> PyResult<Data> {
-    reduce(py, Reduction::All, x, axis, keepdims)
+reductions! {
+    /// Mean over axes; all of them by default. Integers give the default float dtype.
+    mean Mean;
+    /// Maximum over axes; all of them by default. NaN if any element is NaN.
+    max Max;
+    /// Minimum over axes; all of them by default. NaN if any element is NaN.
+    min Min;
+    /// Whether any element along axes is true, or not 0.
+    any Any;
+    /// Whether all elements along axes are true, or not 0.
+    all All;
 }
 
 fn spread(py: Python<'_>, x: Data, axis: Option<AxisArg>, correction: f64, keep: bool, root: bool) -> PyResult<Data> {
