@@ -7,7 +7,7 @@
 use crate::dtype::{ArrayDType, ArrayDType::Real};
 use crate::error::{run, run_fallible, type_error, value_error};
 use crate::handle::Data;
-use pyo3::exceptions::{PyBufferError, PyRuntimeError};
+use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
@@ -22,6 +22,8 @@ const COPIED: u64 = 2;
 /// Device types of the standard.
 pub const CPU: i32 = 1;
 pub const CUDA: i32 = 2;
+/// CUDA's handle of the legacy default stream, and its number in the standard.
+const LEGACY_STREAM: usize = 1;
 const CUDA_HOST: i32 = 3;
 const CUDA_MANAGED: i32 = 13;
 
@@ -33,15 +35,17 @@ const VERSIONED_USED: &CStr = c"used_dltensor_versioned";
 /// `DLDevice`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct RawDevice {
-    kind: i32,
-    number: i32,
+pub struct RawDevice {
+    /// Type of the device, such as [`CPU`].
+    pub kind: i32,
+    /// Number among the devices of the type.
+    pub number: i32,
 }
 
 /// `DLDataType`.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct RawDType {
+pub struct RawDType {
     code: u8,
     bits: u8,
     lanes: u16,
@@ -49,14 +53,21 @@ struct RawDType {
 
 /// `DLTensor`.
 #[repr(C)]
-struct RawTensor {
-    data: *mut c_void,
-    device: RawDevice,
-    rank: i32,
-    dtype: RawDType,
-    shape: *mut i64,
-    strides: *mut i64,
-    byte_offset: u64,
+pub struct RawTensor {
+    /// Address that `byte_offset` counts from.
+    pub data: *mut c_void,
+    /// Device that the memory is on.
+    pub device: RawDevice,
+    /// Number of dimensions.
+    pub rank: i32,
+    /// Dtype of the elements.
+    pub dtype: RawDType,
+    /// Sizes of the dimensions.
+    pub shape: *mut i64,
+    /// Strides in elements; null for row-major.
+    pub strides: *mut i64,
+    /// Bytes from `data` to the element at index 0 of every dimension.
+    pub byte_offset: u64,
 }
 
 /// `DLManagedTensor`.
@@ -69,7 +80,7 @@ struct Plain {
 
 /// `DLManagedTensorVersioned`.
 #[repr(C)]
-struct Versioned {
+pub struct Versioned {
     major: u32,
     minor: u32,
     context: *mut c_void,
@@ -98,7 +109,8 @@ fn raw_dtype(dtype: ArrayDType) -> RawDType {
     RawDType { code, bits: bits as u8, lanes: 1 }
 }
 
-fn dtype_of(raw: RawDType) -> Option<ArrayDType> {
+/// Dtype of a description; `None` if no array has it.
+pub fn dtype_of(raw: RawDType) -> Option<ArrayDType> {
     ArrayDType::ALL.into_iter().find(|&d| raw_dtype(d) == raw)
 }
 
@@ -137,73 +149,74 @@ pub fn export<'py>(
     };
     let memory = run_fallible(py, || {
         let memory = if copied { tensor.deep_copy()?.memory()? } else { tensor.memory()? };
-        if stream != Some(-1) {
-            memory.wait()?;
+        if let Some(stream) = usize::try_from(stream.unwrap_or(LEGACY_STREAM as i64)).ok() {
+            // SAFETY: the consumer's stream, on the device that `__dlpack_device__` names; -1 is none.
+            unsafe { memory.device().before_stream(stream)? };
         }
         Ok(memory)
     })?;
-    let complex = dtype.is_complex();
-    let rank = data.rank();
-    let mut exported = Box::new(Exported {
-        shape: [0; MAX_RANK],
-        strides: [0; MAX_RANK],
-        _memory: memory.clone(),
-        plain: Plain { tensor: empty(), context: std::ptr::null_mut(), deleter: None },
-        versioned: Versioned {
-            major: VERSION.0,
-            minor: VERSION.1,
-            context: std::ptr::null_mut(),
-            deleter: None,
-            flags: 0,
-            tensor: empty(),
-        },
-    });
-    for i in 0..rank {
-        exported.shape[i] = data.dims()[i] as i64;
-        exported.strides[i] = memory.strides()[i] as i64 / if complex { 2 } else { 1 };
-    }
-    let (kind, number) = device_of(data.device());
-    let raw = RawTensor {
-        data: memory.address().cast_mut().cast(),
-        device: RawDevice { kind, number },
-        rank: rank as i32,
-        dtype: raw_dtype(dtype),
-        shape: exported.shape.as_mut_ptr(),
-        strides: exported.strides.as_mut_ptr(),
-        byte_offset: 0,
-    };
-    let exported = Box::into_raw(exported);
+    let pair = if dtype.is_complex() { 2 } else { 1 };
+    let dims = data.dims().iter().zip(memory.strides()).map(|(&n, &stride)| (n, stride / pair));
+    let exported = Exported::leaked(memory.clone(), dtype, dims);
     // SAFETY: `exported` was just leaked; the consumer's call of the deleter, or the capsule's destructor, frees it once.
     unsafe {
         if versioned {
             let managed = &raw mut (*exported).versioned;
-            (*managed).tensor = raw;
-            (*managed).context = exported.cast();
-            (*managed).deleter = Some(delete_versioned);
             (*managed).flags = if copied { COPIED } else { READ_ONLY };
             let pointer = NonNull::new_unchecked(managed.cast::<c_void>());
             PyCapsule::new_with_pointer_and_destructor(py, pointer, VERSIONED, Some(destroy))
         } else {
             let managed = &raw mut (*exported).plain;
-            (*managed).tensor = raw;
-            (*managed).context = exported.cast();
-            (*managed).deleter = Some(delete_plain);
             let pointer = NonNull::new_unchecked(managed.cast::<c_void>());
             PyCapsule::new_with_pointer_and_destructor(py, pointer, PLAIN, Some(destroy))
         }
     }
 }
 
-fn empty() -> RawTensor {
-    RawTensor {
-        data: std::ptr::null_mut(),
-        device: RawDevice { kind: CPU, number: 0 },
-        rank: 0,
-        dtype: RawDType { code: 0, bits: 0, lanes: 1 },
-        shape: std::ptr::null_mut(),
-        strides: std::ptr::null_mut(),
-        byte_offset: 0,
+impl Exported {
+    /// State that frees itself when the deleter of one of its two forms is called. `dims` are sizes and strides in
+    /// elements of `dtype`.
+    fn leaked(memory: TensorMemory, dtype: ArrayDType, dims: impl Iterator<Item = (usize, isize)>) -> *mut Exported {
+        let (mut shape, mut strides, mut rank) = ([0; MAX_RANK], [0; MAX_RANK], 0);
+        for (n, stride) in dims {
+            (shape[rank], strides[rank]) = (n as i64, stride as i64);
+            rank += 1;
+        }
+        let (kind, number) = device_of(memory.device());
+        let data = memory.address().cast_mut().cast();
+        let tensor = || RawTensor {
+            data,
+            device: RawDevice { kind, number },
+            rank: rank as i32,
+            dtype: raw_dtype(dtype),
+            shape: std::ptr::null_mut(),
+            strides: std::ptr::null_mut(),
+            byte_offset: 0,
+        };
+        let context = std::ptr::null_mut();
+        let plain = Plain { tensor: tensor(), context, deleter: Some(delete_plain) };
+        let (major, minor) = VERSION;
+        let versioned =
+            Versioned { major, minor, context, deleter: Some(delete_versioned), flags: 0, tensor: tensor() };
+        let exported = Box::into_raw(Box::new(Exported { shape, strides, _memory: memory, plain, versioned }));
+        // SAFETY: the box was just leaked and does not move.
+        let state = unsafe { &mut *exported };
+        let (shape, strides) = (state.shape.as_mut_ptr(), state.strides.as_mut_ptr());
+        for tensor in [&mut state.plain.tensor, &mut state.versioned.tensor] {
+            (tensor.shape, tensor.strides) = (shape, strides);
+        }
+        (state.plain.context, state.versioned.context) = (exported.cast(), exported.cast());
+        exported
     }
+}
+
+/// Description of a computed tensor's memory, which its consumer frees by the deleter. `dims` are sizes and strides in
+/// elements.
+pub fn managed(memory: TensorMemory, dims: impl Iterator<Item = (usize, isize)>) -> *mut Versioned {
+    let dtype = Real(memory.dtype());
+    let exported = Exported::leaked(memory, dtype, dims);
+    // SAFETY: the box was just leaked.
+    unsafe { &raw mut (*exported).versioned }
 }
 
 unsafe extern "C" fn delete_plain(managed: *mut Plain) {
@@ -300,8 +313,7 @@ pub fn import_object(object: &Bound<'_, PyAny>, copy: Copy) -> PyResult<Data> {
     let (kind, _): (i32, i32) = object.call_method0("__dlpack_device__")?.extract()?;
     let options = PyDict::new(py);
     if kind == CUDA || kind == CUDA_MANAGED {
-        // The legacy default stream; `import` waits for it.
-        options.set_item("stream", 1)?;
+        options.set_item("stream", LEGACY_STREAM)?;
     }
     let plain = options.copy()?;
     options.set_item("max_version", VERSION)?;
@@ -441,9 +453,9 @@ impl Layout {
             let x = run(py, || Tensor::zeros_with(shape, (dtype.part(), self.device)))?;
             return Ok(Data::Real(x).cast(dtype));
         }
-        if device_of(self.device).0 == CUDA {
-            wait_for_legacy_stream()?;
-        }
+        let device = self.device;
+        // SAFETY: the legacy stream is of every context. Producers made their memory ready on it.
+        run_fallible(py, || unsafe { device.after_stream(LEGACY_STREAM) })?;
         let aligned = self.address.addr().is_multiple_of(size);
         if !aligned && device_of(self.device).0 == CUDA {
             return Err(PyBufferError::new_err("from_dlpack: device memory is not aligned to its elements"));
@@ -549,28 +561,4 @@ pub fn from_bytes(py: Python<'_>, bytes: &[u8], shape: Shape, dtype: ArrayDType,
             DType::Bool => of::<bool>(bytes, shape, device)?,
         }))
     })
-}
-
-/// Waits for CUDA's legacy default stream, on which a producer made its memory ready.
-fn wait_for_legacy_stream() -> PyResult<()> {
-    const LEGACY: *mut c_void = std::ptr::without_provenance_mut(1);
-    // SAFETY: the driver's function of that name and signature, in a library that stays loaded.
-    let status = unsafe {
-        let library = libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_LAZY);
-        if library.is_null() {
-            return Err(PyRuntimeError::new_err("from_dlpack: libcuda.so.1 cannot be loaded"));
-        }
-        let function = libc::dlsym(library, c"cuStreamSynchronize".as_ptr());
-        if function.is_null() {
-            return Err(PyRuntimeError::new_err("from_dlpack: libcuda.so.1 has no cuStreamSynchronize"));
-        }
-        let synchronize: unsafe extern "C" fn(*mut c_void) -> i32 = std::mem::transmute(function);
-        synchronize(LEGACY)
-    };
-    if status != 0 {
-        return Err(PyRuntimeError::new_err(format!(
-            "from_dlpack: CUDA error {status} while waiting for the producer"
-        )));
-    }
-    Ok(())
 }

@@ -8,7 +8,7 @@ use crate::dtype::ArrayDType;
 use crate::error::type_error;
 use pyo3::prelude::*;
 use std::sync::{Mutex, PoisonError};
-use thalweg::{Complex, DType, Device, Shape, Tensor};
+use thalweg::{Complex, DType, Device, Error, Shape, Tensor, TensorMemory};
 
 /// Value of an array: a tensor, or two that are the parts of complex numbers.
 #[derive(Clone)]
@@ -193,4 +193,13 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Data {
             }
         }
     }
+}
+
+/// Memory of a tensor's elements, dense and row-major; a copy only where the tensor's own is not.
+///
+/// # Errors
+/// When the value cannot be computed.
+pub fn dense_memory(x: &Tensor) -> Result<TensorMemory, Error> {
+    let memory = x.memory()?;
+    if memory.is_dense() { Ok(memory) } else { x.deep_copy()?.memory() }
 }

@@ -139,15 +139,12 @@ impl Tensor {
     /// # Errors
     /// When the value cannot be computed, or the device has no memory for it.
     pub fn deep_copy(&self) -> Result<Tensor, Error> {
-        if self.device().0.device().throughput().is_some() {
-            // A kernel copies without the host, unless the planner makes the copy a view.
-            let copy =
-                if self.dtype() == DType::Bool { (self.cast(DType::U8) * 1).cast(DType::Bool) } else { self * 1 };
-            let (from, to) = (self.memory()?, copy.memory()?);
-            let inside = from.storage.buffer.address() == to.storage.buffer.address();
-            if to.is_dense() && !inside {
-                return Ok(copy.detach());
-            }
+        // A kernel copies, unless the planner makes the copy a view.
+        let x = self.detach();
+        let copy = if x.dtype() == DType::Bool { (x.cast(DType::U8) * 1).cast(DType::Bool) } else { &x * 1 };
+        let (from, to) = (x.memory()?, copy.memory()?);
+        if to.is_dense() && from.storage.buffer.address() != to.storage.buffer.address() {
+            return Ok(copy);
         }
         self.with_bytes(|bytes| Tensor::from_bytes(bytes, *self.shape(), self.dtype(), self.device()))?
     }

@@ -7,10 +7,10 @@ use crate::dlpack;
 use crate::dtype::{ArrayDType, ArrayDType::Real, DTypeArg, PyDType};
 use crate::error::{run, run_fallible, type_error, value_error};
 use crate::functions::arguments::device_of_name;
-use crate::functions::create::list_of;
+use crate::functions::convert::list_of;
 use crate::functions::manipulate::{reshape_to, transposed};
 use crate::functions::reduce::{AxisArg, Reduction, reduce};
-use crate::handle::{Array, Data};
+use crate::handle::{Array, Data, dense_memory};
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -64,8 +64,7 @@ fn host_memory(py: Python<'_>, data: &Data) -> PyResult<TensorMemory> {
             Data::Real(x) => x.to_device(thalweg::Device::cpu())?,
             Data::Complex(z) => z.to_device(thalweg::Device::cpu())?.view_as_real(),
         };
-        let memory = tensor.memory()?;
-        if memory.is_dense() { Ok(memory) } else { tensor.deep_copy()?.memory() }
+        dense_memory(&tensor)
     })
 }
 

@@ -3,7 +3,8 @@
 //! In: `torch.Tensor` objects, and memory of computed tensors. Out: descriptions of their memory, and `torch.Tensor`
 //! objects. Always true: a description is used only while its object is alive.
 
-use crate::dlpack::{CPU, CUDA, device_of};
+use crate::dlpack::{CPU, CUDA, RawTensor, Versioned, dtype_of, managed};
+use crate::dtype::ArrayDType;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -13,33 +14,6 @@ use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 use thalweg::{DType, MAX_RANK, Shape, TensorMemory};
 
-/// `DLTensor`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct RawTensor {
-    data: *mut c_void,
-    device_kind: i32,
-    device_number: i32,
-    rank: i32,
-    code: u8,
-    bits: u8,
-    lanes: u16,
-    shape: *mut i64,
-    strides: *mut i64,
-    byte_offset: u64,
-}
-
-/// `DLManagedTensorVersioned`.
-#[repr(C)]
-struct Managed {
-    major: u32,
-    minor: u32,
-    context: *mut c_void,
-    deleter: Option<unsafe extern "C" fn(*mut Managed)>,
-    flags: u64,
-    tensor: RawTensor,
-}
-
 /// `DLPackExchangeAPI`.
 #[repr(C)]
 struct Functions {
@@ -48,7 +22,7 @@ struct Functions {
     previous: *const c_void,
     allocate: *const c_void,
     to_managed: *const c_void,
-    from_managed: Option<unsafe extern "C" fn(*mut Managed, *mut *mut ffi::PyObject) -> c_int>,
+    from_managed: Option<unsafe extern "C" fn(*mut Versioned, *mut *mut ffi::PyObject) -> c_int>,
     describe: Option<unsafe extern "C" fn(*mut ffi::PyObject, *mut RawTensor) -> c_int>,
     current_stream: Option<unsafe extern "C" fn(i32, i32, *mut *mut c_void) -> c_int>,
 }
@@ -78,19 +52,6 @@ pub struct Described {
 
 // SAFETY: the address is used under the contract of `Described`.
 unsafe impl Send for Described {}
-
-/// Memory of an exported tensor, and the lists that its description points to.
-struct Exported {
-    shape: [i64; MAX_RANK],
-    strides: [i64; MAX_RANK],
-    _memory: TensorMemory,
-    managed: Managed,
-}
-
-unsafe extern "C" fn delete(managed: *mut Managed) {
-    // SAFETY: the context is the leaked box, and PyTorch calls the deleter once.
-    drop(unsafe { Box::from_raw((*managed).context.cast::<Exported>()) });
-}
 
 impl Exchange {
     /// Handle of PyTorch's current stream on a GPU, on the calling thread.
@@ -141,26 +102,11 @@ impl Exchange {
         }
         // SAFETY: the function has filled it.
         let raw = unsafe { raw.assume_init() };
-        let dtype = match (raw.code, raw.bits, raw.lanes) {
-            (2, 32, 1) => DType::F32,
-            (2, 64, 1) => DType::F64,
-            (2, 16, 1) => DType::F16,
-            (4, 16, 1) => DType::BF16,
-            (0, 8, 1) => DType::I8,
-            (0, 16, 1) => DType::I16,
-            (0, 32, 1) => DType::I32,
-            (0, 64, 1) => DType::I64,
-            (1, 8, 1) => DType::U8,
-            (1, 16, 1) => DType::U16,
-            (1, 32, 1) => DType::U32,
-            (1, 64, 1) => DType::U64,
-            (6, 8, 1) => DType::Bool,
-            _ => return None,
-        };
+        let Some(ArrayDType::Real(dtype)) = dtype_of(raw.dtype) else { return None };
         let rank = usize::try_from(raw.rank).ok()?;
-        let gpu = match raw.device_kind {
+        let gpu = match raw.device.kind {
             CPU => None,
-            CUDA => Some(raw.device_number),
+            CUDA => Some(raw.device.number),
             _ => return None,
         };
         if rank > MAX_RANK {
@@ -184,44 +130,12 @@ impl Exchange {
     /// # Errors
     /// What PyTorch raises.
     pub fn export<'py>(self, py: Python<'py>, memory: TensorMemory, order: &[usize]) -> PyResult<Bound<'py, PyAny>> {
-        let rank = order.len();
-        let (code, bits) = match memory.dtype() {
-            DType::Bool => (6, 8),
-            DType::BF16 => (4, 16),
-            d if d.is_float() => (2, d.size() * 8),
-            d => (u8::from(!d.is_signed()), d.size() * 8),
-        };
-        let (device_kind, device_number) = device_of(memory.device());
-        let raw = RawTensor {
-            data: memory.address().cast_mut().cast(),
-            device_kind,
-            device_number,
-            rank: rank as i32,
-            code,
-            bits: bits as u8,
-            lanes: 1,
-            shape: std::ptr::null_mut(),
-            strides: std::ptr::null_mut(),
-            byte_offset: 0,
-        };
-        let (mut shape, mut strides) = ([0; MAX_RANK], [0; MAX_RANK]);
-        for (i, &from) in order.iter().enumerate() {
-            shape[i] = memory.shape().dims()[from] as i64;
-            strides[i] = memory.strides()[from] as i64;
-        }
-        let managed =
-            Managed { major: 1, minor: 1, context: std::ptr::null_mut(), deleter: Some(delete), flags: 0, tensor: raw };
-        let exported = Box::into_raw(Box::new(Exported { shape, strides, _memory: memory, managed }));
+        let dims: Vec<_> = order.iter().map(|&i| (memory.shape().dims()[i], memory.strides()[i])).collect();
+        let managed = managed(memory, dims.into_iter());
         let from_managed = self.0.from_managed.expect("checked when the table was found");
         let mut object = std::ptr::null_mut();
-        // SAFETY: the box is alive and not moved; PyTorch takes it over, and calls the deleter.
-        let status = unsafe {
-            let managed = &raw mut (*exported).managed;
-            (*managed).context = exported.cast();
-            (*managed).tensor.shape = (&raw mut (*exported).shape).cast();
-            (*managed).tensor.strides = (&raw mut (*exported).strides).cast();
-            from_managed(managed, &mut object)
-        };
+        // SAFETY: the description is complete; PyTorch takes it over, and calls the deleter.
+        let status = unsafe { from_managed(managed, &mut object) };
         match NonNull::new(object) {
             // SAFETY: a new reference.
             Some(object) if status == 0 => Ok(unsafe { Bound::from_owned_ptr(py, object.as_ptr()) }),

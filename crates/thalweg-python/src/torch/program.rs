@@ -11,16 +11,17 @@ use super::value::{Arg, Value};
 use crate::dlpack::from_bytes;
 use crate::dtype::ArrayDType;
 use crate::error::{failure, run as guarded, run_fallible};
-use crate::handle::Data;
+use crate::handle::{Data, dense_memory};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyTuple};
+use std::any::Any;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
-use thalweg::{DType, Device, Error, Generator, MAX_RANK, Tensor, TensorMemory};
+use thalweg::{Device, Error, Generator, MAX_RANK, Tensor, TensorMemory};
 
 /// One operation of a program.
 struct Instruction {
@@ -78,23 +79,15 @@ impl From<PyErr> for Failure {
 /// A list of operations over registers, in the order in which they run.
 #[pyclass(module = "thalweg._thalweg.torch", frozen)]
 pub struct Program {
+    /// Parts so far; empty once the program is finished.
     built: Mutex<Built>,
+    finished: OnceLock<Built>,
     counts: Mutex<Counts>,
 }
 
 /// Instructions and results.
 #[derive(Default)]
 struct Built {
-    gpu: Option<i32>,
-    inputs: usize,
-    registers: usize,
-    instructions: Vec<Instruction>,
-    results: Vec<ProgramResult>,
-    finished: Option<Arc<Finished>>,
-}
-
-/// A program that no longer changes.
-struct Finished {
     gpu: Option<i32>,
     inputs: usize,
     registers: usize,
@@ -134,7 +127,7 @@ impl RunDevice {
 
 /// A run's state.
 struct Run<'a> {
-    program: &'a Finished,
+    program: &'a Built,
     exchange: Exchange,
     place: RunDevice,
     /// Results of PyTorch's kernels whose memory recorded work may read.
@@ -160,10 +153,10 @@ impl Program {
     #[pyo3(signature = (inputs, gpu=None))]
     fn new(inputs: usize, gpu: Option<i32>) -> Program {
         let built = Built { gpu, inputs, registers: inputs, ..Built::default() };
-        Program { built: Mutex::new(built), counts: Mutex::default() }
+        Program { built: Mutex::new(built), finished: OnceLock::new(), counts: Mutex::default() }
     }
 
-    /// Appends an instruction; returns whether the table has a rule for it.
+    /// Appends an instruction.
     #[allow(clippy::too_many_arguments, reason = "the parts of an instruction")]
     fn append(
         &self,
@@ -175,7 +168,7 @@ impl Program {
         eager: Option<Py<PyAny>>,
         reads: Vec<usize>,
         orders: Vec<Option<Vec<usize>>>,
-    ) -> PyResult<bool> {
+    ) -> PyResult<()> {
         let rule = if ruled { ops::rule(&name) } else { None };
         let args: Vec<Arg> = match rule {
             Some(_) => args.iter().map(Arg::of).collect::<PyResult<_>>()?,
@@ -186,9 +179,8 @@ impl Program {
         let mut built = self.lock();
         let top = results.iter().copied().max().map_or(0, |r| r + 1);
         built.registers = built.registers.max(top);
-        let found = rule.is_some();
         built.instructions.push(Instruction { name, rule, args, results, dtypes, last_reads: vec![], eager });
-        Ok(found)
+        Ok(())
     }
 
     /// Appends a result.
@@ -222,14 +214,7 @@ impl Program {
             }
             instruction.last_reads = last;
         }
-        let finished = Finished {
-            gpu: built.gpu,
-            inputs: built.inputs,
-            registers: built.registers,
-            instructions: std::mem::take(&mut built.instructions),
-            results: std::mem::take(&mut built.results),
-        };
-        built.finished = Some(Arc::new(finished));
+        let _ = self.finished.set(std::mem::take(&mut *built));
     }
 
     /// Runs the program. `seed` starts the random numbers, if it draws any.
@@ -241,7 +226,7 @@ impl Program {
         seed: Option<u64>,
     ) -> PyResult<Bound<'py, PyList>> {
         let start = Instant::now();
-        let Some(program) = self.lock().finished.clone() else {
+        let Some(program) = self.finished.get() else {
             return Err(PyRuntimeError::new_err("thalweg.torch: the program is not finished"));
         };
         if inputs.len() != program.inputs {
@@ -259,11 +244,11 @@ impl Program {
         let mut registers = vec![Value::None; program.registers];
         let mut ranges = Vec::with_capacity(program.inputs);
         for (register, object) in registers.iter_mut().zip(inputs.iter()) {
-            let (value, range) = import(exchange, place, &object)?;
+            let (value, range) = import(exchange, place, &object, ())?;
             *register = value;
             ranges.push(range);
         }
-        let mut state = Run { program: &program, exchange, place, kept: vec![], registers, ranges };
+        let mut state = Run { program, exchange, place, kept: vec![], registers, ranges };
         let mut eager = HashMap::new();
         let computed = guarded(py, || {
             let _restore =
@@ -326,8 +311,7 @@ impl Program {
         out.set_item("first_ms", counts.first_ns as f64 / 1e6)?;
         let later = counts.runs.saturating_sub(1).max(1);
         out.set_item("later_ms", counts.later_ns as f64 / 1e6 / later as f64)?;
-        let built = self.lock();
-        let operations = built.finished.as_ref().map_or(built.instructions.len(), |f| f.instructions.len());
+        let operations = self.finished.get().map(|built| built.instructions.len());
         out.set_item("operations", operations)?;
         let eager = PyDict::new(py);
         for (name, (n, why)) in &counts.eager {
@@ -349,8 +333,13 @@ impl Program {
     }
 }
 
-/// Value of a Python object, and the range of its memory.
-fn import(exchange: Exchange, place: RunDevice, object: &Bound<'_, PyAny>) -> PyResult<(Value, Range)> {
+/// Value of a Python object, and the range of its memory. A tensor over the memory has `owner`.
+fn import(
+    exchange: Exchange,
+    place: RunDevice,
+    object: &Bound<'_, PyAny>,
+    owner: impl Any + Send + Sync,
+) -> PyResult<(Value, Range)> {
     let nothing = Range { first: 0, end: 0 };
     if object.is_none() {
         return Ok((Value::None, nothing));
@@ -393,10 +382,10 @@ fn import(exchange: Exchange, place: RunDevice, object: &Bound<'_, PyAny>) -> Py
     let last: usize = (0..rank).map(|i| (found.shape.dims()[i] - 1) * found.strides[i] as usize).sum();
     let first = found.address.addr();
     let range = Range { first, end: first + (last + 1) * size };
-    // SAFETY: the object describes its memory. The list of inputs keeps it alive until the run ends, when no register,
-    // no recorded work and no result reads it any more; a run that fails drops its registers, too.
+    // SAFETY: the object describes its memory. The list of inputs, or the owner, keeps it alive until the run ends, when
+    // no register, no recorded work and no result reads an input any more; a run that fails drops its registers, too.
     let x = unsafe {
-        Tensor::from_stream_memory(address, found.shape, &found.strides[..rank], found.dtype, place.device, ())
+        Tensor::from_stream_memory(address, found.shape, &found.strides[..rank], found.dtype, place.device, owner)
     };
     Ok((Value::Tensor(x), range))
 }
@@ -423,25 +412,6 @@ fn object_of(py: Python<'_>, value: Value) -> PyResult<Bound<'_, PyAny>> {
             return Err(PyRuntimeError::new_err("thalweg.torch: internal error: a tensor without memory"));
         }
     })
-}
-
-/// Dense memory of a tensor's elements with its dimensions in an order.
-fn dense(x: &Tensor) -> Result<TensorMemory, Error> {
-    let memory = x.memory()?;
-    if memory.is_dense() {
-        return Ok(memory);
-    }
-    copied(x)
-}
-
-/// Dense memory that a copy of the elements has to itself.
-fn copied(x: &Tensor) -> Result<TensorMemory, Error> {
-    x.deep_copy()?.memory()
-}
-
-/// A recorded copy of the elements, which a kernel writes into memory of its own.
-fn recorded_copy(x: &Tensor) -> Option<Tensor> {
-    if x.dtype() == DType::Bool { None } else { Some(x * 1) }
 }
 
 /// Inverse of an order of dimensions.
@@ -520,7 +490,7 @@ impl Run<'_> {
             values.push(match &self.registers[r] {
                 Value::Tensor(x) => {
                     let (x, back) = ordered(x, order.as_deref());
-                    let memory = dense(&x).map_err(Failure::Thalweg)?;
+                    let memory = dense_memory(&x).map_err(Failure::Thalweg)?;
                     Computed::Memory(memory, back)
                 }
                 other => Computed::Value(other.clone()),
@@ -549,19 +519,10 @@ impl Run<'_> {
 
     /// Value of a kernel's result, whose object the tensor keeps alive.
     fn import_owned(&mut self, object: &Bound<'_, PyAny>) -> PyResult<Value> {
-        let (value, range) = import(self.exchange, self.place, object)?;
-        let (Value::Tensor(x), true) = (&value, range.end > range.first) else { return Ok(value) };
-        let Some(found) = self.exchange.describe(object).filter(|f| f.gpu == self.place.gpu) else { return Ok(value) };
-        let (Some(address), owner) = (NonNull::new(found.address), object.clone().unbind()) else { return Ok(value) };
-        // Until the run's end, when PyTorch's stream is behind the work that reads the memory.
+        // Until the run's end, too, when PyTorch's stream is behind the work that reads the memory.
         self.kept.push(object.clone().unbind());
-        let (strides, device) = (&found.strides[..x.rank()], self.place.device);
-        // SAFETY: the object describes its memory, and is the owner. If it is dropped later than `kept`, nothing that was
-        // enqueued before the run's end reads it.
-        let owned = unsafe {
-            Tensor::from_stream_memory(address, found.shape, strides, found.dtype, device, Owner(Some(owner)))
-        };
-        Ok(Value::Tensor(owned))
+        let owner = Owner(Some(object.clone().unbind()));
+        Ok(import(self.exchange, self.place, object, owner)?.0)
     }
 
     /// Computes all results.
@@ -580,7 +541,7 @@ impl Run<'_> {
             });
         }
         // The first call computes everything that was recorded.
-        let mut out: Vec<Option<Computed>> = Vec::with_capacity(values.len());
+        let mut out: Vec<Computed> = Vec::with_capacity(values.len());
         let mut memories: Vec<Option<TensorMemory>> = Vec::with_capacity(values.len());
         for value in &ordered_values {
             memories.push(match value {
@@ -589,64 +550,40 @@ impl Run<'_> {
             });
         }
         let mut taken: Vec<(usize, usize)> = vec![];
-        let mut copies: Vec<(usize, Option<Tensor>)> = vec![];
         for (i, (value, memory)) in values.into_iter().zip(memories).enumerate() {
             let result = &results[i];
             if let Some(&first) = seen.get(&result.register) {
-                out.push(Some(Computed::Same(first)));
+                out.push(Computed::Same(first));
                 continue;
             }
             seen.insert(result.register, i);
             let (Some(memory), Some((x, back))) = (memory, &ordered_values[i]) else {
-                out.push(Some(Computed::Value(value)));
+                out.push(Computed::Value(value));
                 continue;
             };
             let size = memory.dtype().size();
             let start = memory.address().addr();
             let end = start + x.numel() * size;
-            if x.numel() == 0 {
-                out.push(Some(Computed::Memory(copied(x).map_err(failed)?, back.clone())));
-                continue;
-            }
             let source = self.ranges.iter().position(|r| start >= r.first && start < r.end);
             if let (Some(input), true) = (source, result.saved) {
                 let strides: Vec<isize> = back.iter().map(|&i| memory.strides()[i]).collect();
                 if strides.iter().all(|&s| s >= 0) {
                     let shape: Vec<usize> = back.iter().map(|&i| memory.shape().dims()[i]).collect();
                     let offset = (start - self.ranges[input].first) / size;
-                    out.push(Some(Computed::View(input, shape, strides, offset as isize)));
+                    out.push(Computed::View(input, shape, strides, offset as isize));
                     continue;
                 }
             }
             let shared = taken.iter().any(|&(a, b)| start < b && a < end);
-            if source.is_none() && memory.is_dense() && !shared {
+            if source.is_none() && memory.is_dense() && !shared && x.numel() > 0 {
                 taken.push((start, end));
-                out.push(Some(Computed::Memory(memory, back.clone())));
+                out.push(Computed::Memory(memory, back.clone()));
             } else {
-                copies.push((i, recorded_copy(x)));
-                out.push(None);
+                let copy = x.deep_copy().and_then(|copy| copy.memory()).map_err(failed)?;
+                out.push(Computed::Memory(copy, back.clone()));
             }
         }
-        for (i, copy) in copies {
-            let Some((x, back)) = &ordered_values[i] else { continue };
-            let mut memory = None;
-            if let Some(copy) = copy {
-                let m = copy.memory().map_err(failed)?;
-                let (start, end) = (m.address().addr(), m.address().addr() + x.numel() * m.dtype().size());
-                let inside = self.ranges.iter().any(|r| start < r.end && r.first < end);
-                let shared = taken.iter().any(|&(a, b)| start < b && a < end);
-                if m.is_dense() && !inside && !shared {
-                    taken.push((start, end));
-                    memory = Some(m);
-                }
-            }
-            let memory = match memory {
-                Some(m) => m,
-                None => copied(x).map_err(failed)?,
-            };
-            out[i] = Some(Computed::Memory(memory, back.clone()));
-        }
-        Ok(out.into_iter().flatten().collect())
+        Ok(out)
     }
 }
 

@@ -185,7 +185,7 @@ class _Lowering:
         self.registers[node] = self.new()
         return [self.registers[node]], [_dtype_of(value)]
 
-    def eager(self, node, name):
+    def eager(self, node):
         """PyTorch's kernel as a function of the registers that the node reads."""
         nodes = []
 
@@ -238,7 +238,7 @@ class _Lowering:
             args, ruled = [], False
         if ruled and any(part in name for part in _RANDOM):
             self.random = True
-        function, reads, orders = self.eager(node, name)
+        function, reads, orders = self.eager(node)
         registers, dtypes = self.results(node)
         sizes = _empty_sizes(node.meta.get("val"))
         if sizes is not None and all(dtypes):
