@@ -149,7 +149,7 @@ pub fn export<'py>(
     };
     let memory = run_fallible(py, || {
         let memory = if copied { tensor.deep_copy()?.memory()? } else { tensor.memory()? };
-        if let Some(stream) = usize::try_from(stream.unwrap_or(LEGACY_STREAM as i64)).ok() {
+        if let Ok(stream) = usize::try_from(stream.unwrap_or(LEGACY_STREAM as i64)) {
             // SAFETY: the consumer's stream, on the device that `__dlpack_device__` names; -1 is none.
             unsafe { memory.device().before_stream(stream)? };
         }
