@@ -29,12 +29,14 @@ pub struct Points<'a> {
     pub domain: usize,
     /// Whether contiguous accesses may have a map: their elements are then packed before a call, or unpacked after it.
     pub packs: bool,
+    /// Whether the body gathers through any access.
+    pub gathers: bool,
 }
 
 /// Panics if access `number` reaches outside its operand or has another stride than its class.
 pub fn access(body: &Body, number: usize, at: &AccessGeometry, points: Points<'_>, operands: &[&Buffer]) {
     let access = &body.accesses[number];
-    if gathered(body, number) {
+    if points.gathers && gathered(body, number) {
         assert!(
             access.operand.is_some() && access.class != AccessClass::Mapped && at.map.is_none(),
             "access {number} is gathered from, so it must have an operand and not be mapped"
@@ -141,14 +143,24 @@ fn loaded(body: &Body, access: usize) -> bool {
     body.nodes.iter().any(load) || body.stores.iter().any(|s| s.access as usize == access)
 }
 
+/// Whether a body gathers through any access.
+pub fn gathers(body: &Body) -> bool {
+    body.nodes.iter().any(|n| matches!(n, Node::Gather { .. }))
+}
+
 /// Whether the bytes that a launch writes may overlap bytes that it reads. `reach` gives the lowest and highest element
 /// index of an access; `None` if the access touches nothing.
-pub fn aliased(body: &Body, operands: &[&Buffer], reach: impl Fn(usize) -> Option<(usize, usize)>) -> bool {
+pub fn aliased(
+    body: &Body,
+    gathers: bool,
+    operands: &[&Buffer],
+    reach: impl Fn(usize) -> Option<(usize, usize)>,
+) -> bool {
     let bytes = |i: usize| -> Option<Range<usize>> {
         let access = &body.accesses[i];
         let operand = operands[access.operand? as usize];
         let (start, size) = (operand.address() as usize, access.dtype.size());
-        if gathered(body, i) {
+        if gathers && gathered(body, i) {
             // A gather may read any element.
             return Some(start..start + operand.bytes());
         }

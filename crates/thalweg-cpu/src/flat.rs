@@ -17,7 +17,9 @@ use thalweg_runtime::Buffer;
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
     /// Arithmetic cost of a point, in additions.
-    cost: u64,
+    pub cost: u64,
+    /// Whether the body gathers through any access.
+    pub gathers: bool,
     /// Whether the body has no gathers and no mapped accesses, and all stores are contiguous and to operands.
     plain: bool,
 }
@@ -25,13 +27,13 @@ pub struct Facts {
 impl Facts {
     /// Derives the properties of a body.
     pub fn new(body: &Body) -> Facts {
-        let gathered = (0..body.accesses.len()).any(|i| check::gathered(body, i));
+        let gathers = check::gathers(body);
         let mapped = body.accesses.iter().any(|a| a.class == AccessClass::Mapped);
         let writes = body.stores.iter().all(|s| {
             let access = &body.accesses[s.access as usize];
             access.class == AccessClass::Contiguous && access.operand.is_some()
         });
-        Facts { cost: body.cost(), plain: !gathered && !mapped && writes }
+        Facts { cost: body.cost(), gathers, plain: !gathers && !mapped && writes }
     }
 
     /// Whether a launch is flat and sound to run.

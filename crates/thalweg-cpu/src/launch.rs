@@ -5,9 +5,9 @@
 //! outside an operand is touched, and no two points write the same element. Offsets of a `Gather` are data; the engine
 //! checks them as it runs.
 //!
-//! The innermost dimension runs within a call's rows, and one other dimension over its rows: the adjacent one, or, if a
-//! source is transposed, the one in which that source is dense (its cache lines are then used whole). An odometer
-//! counts through the remaining dimensions. Accesses through an index map get a table of positions per call, so such a
+//! The innermost dimension runs within a call's rows, and one other dimension over its rows
+//! ([`dims::rows_of_calls`]), or, if a source is transposed, the one in which that source is dense (its cache lines are
+//! then used whole). An odometer counts through the remaining dimensions. Accesses through an index map get a table of positions per call, so such a
 //! call is one contiguous range of the row-major domain.
 
 use crate::check::{self, gathered};
@@ -41,8 +41,6 @@ const NS_PER_POSITION: f64 = 2.0;
 struct Line {
     /// Value of argument word 0 (address, or position) at the first point of the domain.
     start: i64,
-    /// Step of argument word 0 for each loop of the traversal.
-    steps: [i64; MAX_RANK + 1],
     /// Steps between a call's rows (`row`, in bytes) and between points of a row (`step`, in elements).
     row: i64,
     step: i64,
@@ -57,6 +55,8 @@ struct Line {
 /// Loop nest that traverses a domain in rectangles: its accesses, loops and block sizes.
 struct Traversal {
     lines: Vec<Line>,
+    /// For each loop, the accesses that move with it: index of their argument word 0, and its step.
+    moves: Vec<Vec<(usize, i64)>>,
     /// Trip counts of the loops, outermost first; the last two count blocks of rows and blocks of columns.
     sizes: [usize; MAX_RANK + 1],
     rank: usize,
@@ -111,7 +111,7 @@ impl<'a> Job<'a> {
         operands: &'a [&'a Buffer],
         scalars: &'a [u64],
     ) -> Result<Job<'a>, Error> {
-        let in_place = || engine.rereads_inputs() && aliased(body, geometry, operands);
+        let in_place = || engine.rereads_inputs() && aliased((body, facts), geometry, operands);
         if facts.is_flat(body, geometry, operands, scalars) {
             let points = geometry.points();
             return Ok(Job {
@@ -122,19 +122,19 @@ impl<'a> Job<'a> {
                 scalars,
                 passed: Passed::Flat,
                 in_place: in_place(),
-                streams: streams(body, geometry, operands),
+                streams: streams((body, facts), geometry, operands),
                 chunks: points.div_ceil(CHUNK),
                 grain: 1,
                 estimate_ns: facts.estimate_ns(body, geometry),
             });
         }
-        check(body, geometry, operands, scalars);
+        check((body, facts), geometry, operands, scalars);
         let merged = merge(body, geometry);
         let narrow = Narrow::new((engine, body, widened), geometry, (&merged.0, &merged.1), operands);
         let (passed, engine) = match narrow {
             Some(narrow) => (Passed::Narrow(Box::new(narrow)), engine),
             None => {
-                let (traversal, tabled) = rectangles((body, widened), geometry, merged, operands)?;
+                let (traversal, tabled) = rectangles((body, facts, widened), geometry, merged, operands)?;
                 (Passed::Rectangles(Box::new(traversal)), tabled.unwrap_or(engine))
             }
         };
@@ -153,10 +153,10 @@ impl<'a> Job<'a> {
             scalars,
             passed,
             in_place: in_place(),
-            streams: streams(body, geometry, operands),
+            streams: streams((body, facts), geometry, operands),
             chunks,
             grain,
-            estimate_ns: estimate_ns(body, &geometry.accesses, geometry.points(), body.cost()),
+            estimate_ns: estimate_ns(body, &geometry.accesses, geometry.points(), facts.cost),
         })
     }
 
@@ -181,12 +181,12 @@ impl<'a> Job<'a> {
 /// Returns the accesses to write by non-temporal stores: all stores, if together they exceed the last-level cache, none
 /// overlaps an input and none combines; else no store. A non-temporal store does not read the cache line first, which
 /// saves a third of the traffic of a kernel with one input and one output.
-fn streams(body: &Body, geometry: &MapGeometry, operands: &[&Buffer]) -> Vec<u16> {
+fn streams((body, facts): (&Body, &flat::Facts), geometry: &MapGeometry, operands: &[&Buffer]) -> Vec<u16> {
     let size = |s: &Store| body.accesses[s.access as usize].dtype.size();
     let written = geometry.points() * body.stores.iter().map(size).sum::<usize>();
     // A store that combines reads the line anyway.
     let combines = body.stores.iter().any(|s| s.combine.is_some());
-    if combines || written <= memory::last_level_cache() || aliased(body, geometry, operands) {
+    if combines || written <= memory::last_level_cache() || aliased((body, facts), geometry, operands) {
         return Vec::new();
     }
     body.stores.iter().map(|s| s.access).collect()
@@ -211,13 +211,14 @@ pub fn estimate_ns(body: &Body, accesses: &[AccessGeometry], points: usize, cost
 
 /// Panics if a launch would be unsound: the geometry does not fit the body, an access leaves its operand, or two points
 /// write the same element.
-fn check(body: &Body, geometry: &MapGeometry, operands: &[&Buffer], scalars: &[u64]) {
+fn check((body, facts): (&Body, &flat::Facts), geometry: &MapGeometry, operands: &[&Buffer], scalars: &[u64]) {
     let extents = &geometry.extents;
     assert!(!extents.is_empty() && extents.len() <= MAX_RANK, "a domain has 1 to {MAX_RANK} dimensions");
     let points = extents.iter().try_fold(1usize, |n, &e| n.checked_mul(e)).filter(|&n| n > 0);
     let domain = points.unwrap_or_else(|| panic!("no domain has the sizes {extents:?}"));
     check::counts(body, &geometry.accesses, operands, scalars);
-    let points = check::Points { extents, along: Some(extents.len() - 1), domain, packs: false };
+    let (along, gathers) = (Some(extents.len() - 1), facts.gathers);
+    let points = check::Points { extents, along, domain, packs: false, gathers };
     for (i, at) in geometry.accesses.iter().enumerate() {
         check::access(body, i, at, points, operands);
     }
@@ -233,8 +234,8 @@ fn check(body: &Body, geometry: &MapGeometry, operands: &[&Buffer], scalars: &[u
 }
 
 /// Whether the bytes that a launch writes may overlap bytes that it reads.
-fn aliased(body: &Body, geometry: &MapGeometry, operands: &[&Buffer]) -> bool {
-    check::aliased(body, operands, |i| {
+fn aliased((body, facts): (&Body, &flat::Facts), geometry: &MapGeometry, operands: &[&Buffer]) -> bool {
+    check::aliased(body, facts.gathers, operands, |i| {
         let at = &geometry.accesses[i];
         at.map.as_ref().map_or_else(|| Some(check::strided_reach(&geometry.extents, at)), |map| map.reach())
     })
@@ -242,7 +243,7 @@ fn aliased(body: &Body, geometry: &MapGeometry, operands: &[&Buffer]) -> bool {
 
 impl Traversal {
     fn new(
-        body: &Body,
+        (body, facts): (&Body, &flat::Facts),
         geometry: &MapGeometry,
         ((extents, strides), maps): (Merged, Vec<Option<Mapped>>),
         operands: &[&Buffer],
@@ -250,14 +251,18 @@ impl Traversal {
         let mapped = maps.iter().any(Option::is_some);
         let last = extents.len() - 1;
         let transposed = if mapped { None } else { transposed_dimension(body, &extents, &strides) };
-        let row_dim = transposed.or((last > 0 && !mapped).then(|| last.wrapping_sub(1)));
+        let row_dim = transposed.or_else(|| dims::rows_of_calls(&extents).filter(|_| !mapped));
         let columns = extents[last];
         let rows = row_dim.map_or(1, |d| extents[d]);
-        let (row_block, column_block) = match transposed {
+        let (row_block, column_block) = match (transposed, row_dim) {
             _ if mapped => (1, tables::points(maps.iter().flatten(), columns)),
-            Some(_) => (rows.min(BLOCK.0), columns.min(BLOCK.1)),
-            None if columns > CHUNK => (1, CHUNK),
-            None => ((CHUNK / columns).clamp(1, rows), columns),
+            (Some(_), _) => (rows.min(BLOCK.0), columns.min(BLOCK.1)),
+            (None, Some(d)) if columns <= CHUNK => {
+                // All points between the rows of a call stay in the caches until their own calls.
+                let apart: usize = extents[d + 1..].iter().product();
+                ((CHUNK / apart).clamp(1, rows), columns)
+            }
+            _ => (1, columns.min(CHUNK)),
         };
         let outer: Vec<usize> = (0..last).filter(|&d| Some(d) != row_dim).collect();
         let rank = outer.len() + 2;
@@ -277,17 +282,20 @@ impl Traversal {
             steps
         };
         let mut lines: Vec<Line> = Vec::with_capacity(body.accesses.len());
+        let mut moves = vec![vec![]; rank];
         for (i, ((access, at), map)) in body.accesses.iter().zip(&geometry.accesses).zip(maps).enumerate() {
             let unit = if access.operand.is_some() { access.dtype.size() } else { 1 };
             let address = access.operand.map_or(0, |o| operands[o as usize].address() as i64);
             let of = if map.is_some() { [0; MAX_RANK] } else { strides[i] };
-            let bounds = access.operand.filter(|_| gathered(body, i)).map(|o| {
+            let bounds = access.operand.filter(|_| facts.gathers && gathered(body, i)).map(|o| {
                 let operand = operands[o as usize];
                 [operand.address() as u64, (operand.bytes() / unit) as u64]
             });
+            for (moves, step) in moves.iter_mut().zip(spread(&of, unit)).filter(|(_, step)| *step != 0) {
+                moves.push((4 * i, step));
+            }
             lines.push(Line {
                 start: address + if map.is_some() { 0 } else { at.base as i64 * unit as i64 },
-                steps: spread(&of, unit),
                 row: row_dim.map_or(0, |d| of[d] as i64 * unit as i64),
                 step: of[last] as i64,
                 unit,
@@ -307,7 +315,7 @@ impl Traversal {
             step *= extents[d] as isize;
         }
         let index_steps = spread(&row_major, 1);
-        Traversal { lines, sizes, rank, rows, columns, row_block, column_block, index_steps }
+        Traversal { lines, moves, sizes, rank, rows, columns, row_block, column_block, index_steps }
     }
 
     /// Runs a range of chunks; stops at the first failure.
@@ -336,8 +344,8 @@ impl Traversal {
         let mut index = 0;
         for (d, &digit) in digits[..self.rank].iter().enumerate() {
             index += digit as i64 * self.index_steps[d];
-            for (i, line) in self.lines.iter().enumerate() {
-                args[4 * i] = args[4 * i].wrapping_add((digit as i64 * line.steps[d]) as u64);
+            for &(word, step) in &self.moves[d] {
+                args[word] = args[word].wrapping_add((digit as i64 * step) as u64);
             }
         }
         let mapped = self.lines.iter().any(|l| l.map.is_some());
@@ -367,8 +375,8 @@ impl Traversal {
                 let turns = if through { -(digits[d] as i64) } else { 1 };
                 digits[d] = if through { 0 } else { digits[d] + 1 };
                 index += turns * self.index_steps[d];
-                for (i, line) in self.lines.iter().enumerate() {
-                    args[4 * i] = args[4 * i].wrapping_add((turns * line.steps[d]) as u64);
+                for &(word, step) in &self.moves[d] {
+                    args[word] = args[word].wrapping_add((turns * step) as u64);
                 }
                 if !through {
                     break;
@@ -457,7 +465,7 @@ impl Traversal {
 /// Builds a checked launch in rectangles. Also returns its engine if some accesses are read through position tables
 /// instead of by strides, which needs a variant of the body.
 fn rectangles<'a>(
-    (body, widened): (&Body, &'a Widened),
+    (body, facts, widened): (&Body, &flat::Facts, &'a Widened),
     geometry: &MapGeometry,
     merged: Merged,
     operands: &[&Buffer],
@@ -466,9 +474,9 @@ fn rectangles<'a>(
     if let Some(short) = short(body, geometry, &merged, operands, &maps)
         && let Some(engine) = widened.mapped(body, &short.others)
     {
-        return Ok((Traversal::new(body, geometry, (short.merged, short.maps), operands), Some(engine)));
+        return Ok((Traversal::new((body, facts), geometry, (short.merged, short.maps), operands), Some(engine)));
     }
-    Ok((Traversal::new(body, geometry, (merged, maps), operands), None))
+    Ok((Traversal::new((body, facts), geometry, (merged, maps), operands), None))
 }
 
 /// Describes the position table of each mapped access; `None` for strided accesses.

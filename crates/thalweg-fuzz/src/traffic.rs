@@ -8,7 +8,7 @@ use std::fmt::{self, Debug};
 use std::sync::{Arc, Mutex};
 #[cfg(feature = "emulate")]
 use thalweg_kernel::MapGeometry;
-use thalweg_kernel::{Contracts, Geometry, Kernel, Moved, Residence};
+use thalweg_kernel::{Contracts, Geometry, Kernel, Machine, Moved, Residence};
 use thalweg_runtime::{Batch, Buffer, Device, Error, MemoryStats, Program, ProgramInfo, Throughput};
 
 /// Function that runs a launch and returns the bytes that it loaded and stored.
@@ -171,6 +171,10 @@ impl Device for Compared {
 
     fn contracts(&self) -> Contracts {
         self.device.contracts()
+    }
+
+    fn machine(&self) -> Machine {
+        self.device.machine()
     }
 
     fn throughput(&self) -> Option<Throughput> {

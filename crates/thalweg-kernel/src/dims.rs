@@ -42,6 +42,20 @@ pub fn runs_on(strides: &[isize], outer: usize, inner: usize, extent: usize) -> 
     strides[outer] == strides[inner].wrapping_mul(extent as isize)
 }
 
+/// Number of points of a call below which the longest dimension runs over its rows, instead of the adjacent one.
+const MIN_CALL_POINTS: usize = 64;
+
+/// Dimension that runs over the rows of a call, whose points are neighbours in the innermost dimension: the adjacent
+/// dimension, or, if a call would then have few points, the longest one. `None` for one dimension. Windows of 2 × 2 in
+/// 256 channels are then 2 calls of 256 rows instead of 256 calls of 2 rows.
+pub fn rows_of_calls(extents: &[usize]) -> Option<usize> {
+    let adjacent = extents.len().checked_sub(2)?;
+    if extents[adjacent].saturating_mul(extents[adjacent + 1]) >= MIN_CALL_POINTS {
+        return Some(adjacent);
+    }
+    (0..=adjacent).rev().max_by_key(|&d| (extents[d], d))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,6 +72,15 @@ mod tests {
         assert_eq!(merged(&[8, 3, 100], &[&[300, 100, 1], &[0, 0, 0]], false), [(2400, 2)], "a scalar has any");
         assert_eq!(merged(&[4, 5], &[&[1, 4]], false), [(4, 0), (5, 1)], "a transpose does not");
         assert_eq!(merged(&[2, 5], &[&[-5, -1]], false), [(10, 1)], "flipped all over");
+    }
+
+    #[test]
+    fn calls_of_few_points_take_their_rows_from_the_longest_dimension() {
+        assert_eq!(rows_of_calls(&[100]), None);
+        assert_eq!(rows_of_calls(&[256, 2, 2]), Some(0));
+        assert_eq!(rows_of_calls(&[256, 8, 8]), Some(1), "64 points are enough");
+        assert_eq!(rows_of_calls(&[4, 2, 4, 2]), Some(2), "of equally long ones the innermost");
+        assert_eq!(rows_of_calls(&[100_000, 1]), Some(0));
     }
 
     #[test]

@@ -15,10 +15,20 @@ pub struct Machine {
     pub joined_columns: u64,
     /// Maximum number of points that one call processes if an access goes through a table of positions.
     pub table_points: u64,
+    /// Number of 4-byte elements of a vector: a run of fewer neighbouring points takes as long as one of so many. 1 for
+    /// a device whose lanes take points of several runs.
+    pub lanes: u64,
+}
+
+impl Machine {
+    /// Facts of a GPU, where neighbouring lanes may take points of different runs.
+    pub fn gpu() -> Machine {
+        Machine { lanes: 1, ..Machine::default() }
+    }
 }
 
 impl Default for Machine {
-    /// A core of current x86-64 servers: for plans without a device, and for devices without figures of their own.
+    /// A core of current x86-64 servers: for plans without a device, and for devices without facts of their own.
     fn default() -> Machine {
         Machine {
             private_cache: 512 << 10,
@@ -26,6 +36,7 @@ impl Default for Machine {
             strip_columns: (64, 2048),
             joined_columns: 128,
             table_points: 2048,
+            lanes: 16,
         }
     }
 }

@@ -253,11 +253,8 @@ unsafe fn finish<T: Scheme>(p: &Product<'_, T>, columns: Range<usize>, sums: *mu
         Result::Store(to) => unsafe {
             blocked::store::<T>(sums, to.get().cast::<T::Stored>().wrapping_add(columns.start), columns.len());
         },
-        Result::Tiles { .. } => {
-            let lead = columns.len();
-            // SAFETY: the sums belong to this thread.
-            unsafe { p.result.tile::<T>(0..1, columns, sums, lead) };
-        }
+        // SAFETY: the sums belong to this thread.
+        Result::Tiles { .. } => unsafe { p.row_tile(columns, sums) },
     }
 }
 

@@ -1,8 +1,9 @@
-//! GEMV by dot products: a few rows times columns with contiguous terms, such as `x @ w.t()` with one row, or `a @ x`
-//! with one column.
+//! Products by dot products: a few rows times columns with contiguous terms, such as `x @ w.t()` with a row for each of
+//! a few tokens, or `w @ x` with a few columns, whose factors are swapped.
 //!
 //! In: such a product, with free order ([`super::Numbers::free`]). Out: its sums. Reading B dominates the time, so it
-//! is read in place, once, a few columns at a time from end to end.
+//! is read in place, a few columns at a time from end to end; from the second group of rows on, they are in a near
+//! cache. Packing it would take longer than multiplying it with so few rows.
 //!
 //! Always true, for every number of threads and every engine: terms are taken in blocks of [`BLOCK`]. A block has as
 //! many lanes as fit 64 bytes; term `p` (of schemes with groups, group `p`) goes to lane `p` modulo their number, and a
@@ -10,8 +11,8 @@
 //! `l + 8`, then `l + 4`, …), and blocks in order. Remaining terms, too few for all lanes, are one chain that is added
 //! last. So the error of an f32 sum stays below (BLOCK/16 + k/BLOCK + 20)·u·Σ|x·y|.
 
-use super::microkernels::DOT_ROWS;
-use super::pack::{Cuts, Strided};
+use super::microkernels::{DOT_ROWS, MAX_DOT_COLUMNS};
+use super::pack::Strided;
 use super::{Operand, Product, Result, blocked, gemv, portable, scratch};
 use crate::gemm_call::{DotArgs, lanes};
 use crate::number::{Scheme, Wide};
@@ -21,8 +22,11 @@ use std::ops::Range;
 
 /// Number of terms accumulated in lanes before the lanes are added up.
 const BLOCK: usize = 4096;
-/// Maximum number of columns that a micro-kernel of any engine computes at a time.
-const MAX_COLUMNS: usize = 8;
+/// Maximum number of rows of a product. With more, packing B is faster, as sums need not be added up over lanes.
+const MAX_ROWS: usize = 32;
+/// Minimum number of terms per row of a product with more rows than a micro-kernel takes: adding up the lanes of a sum
+/// takes as long as some hundred terms.
+const TERMS_PER_ROW: usize = 16;
 
 /// Returns operand B if the product is computed by dot products, else `None`.
 pub fn lines<T: Scheme>(p: &Product<'_, T>) -> Option<Strided<T::Element>> {
@@ -35,7 +39,8 @@ pub fn lines<T: Scheme>(p: &Product<'_, T>) -> Option<Strided<T::Element>> {
 /// Whether a product of `m` rows and `k` terms, whose operand B is in memory with stride `step` between terms, is
 /// computed by dot products. This needs a free order of sums, which integers always have.
 pub fn takes<T: Scheme>(free: bool, [m, k]: [usize; 2], step: isize) -> bool {
-    (free || !T::Sum::FLOAT) && m <= DOT_ROWS && step == 1 && k >= lanes::<T::Sum>() * T::GROUP
+    let few = m <= DOT_ROWS || m <= MAX_ROWS && k.div_ceil(T::GROUP) >= TERMS_PER_ROW * m;
+    (free || !T::Sum::FLOAT) && few && step == 1 && k >= lanes::<T::Sum>() * T::GROUP
 }
 
 /// Runs a product by dot products.
@@ -44,46 +49,49 @@ pub fn takes<T: Scheme>(free: bool, [m, k]: [usize; 2], step: isize) -> bool {
 /// The promises of [`super::Gemm`] hold; `right` is from [`lines`].
 pub unsafe fn run<T: Scheme>(p: &Product<'_, T>, right: Strided<T::Element>, threads: &Threads) {
     let chunk = gemv::chunk(p.n, threads.for_work(p.ns));
-    threads.run(p.n.div_ceil(chunk), 1, p.ns, |range| {
-        for columns in range.map(|c| c * chunk..((c + 1) * chunk).min(p.n)) {
-            let (rows, sums) = (p.m * row_stride(p.k), p.m * columns.len());
-            scratch::with(scratch::Use::Own, (rows + sums) * size_of::<T::Slot>(), |memory| {
-                let room = memory.cast::<T::Slot>();
-                // SAFETY: the caller's promise; no two chunks have a column in common.
-                unsafe { columns_of(p, right, columns, room, room.wrapping_add(rows).cast()) };
-            });
-        }
+    scratch::with(scratch::Use::Shared, p.m * p.k * size_of::<T::Slot>(), |memory| {
+        // SAFETY: the caller's promise; there is space for all rows.
+        let left = unsafe { rows_of(p, memory.cast()) };
+        threads.run(p.n.div_ceil(chunk), 1, p.ns, |range| {
+            for columns in range.map(|c| c * chunk..((c + 1) * chunk).min(p.n)) {
+                // The sums, and space to transpose them.
+                let sums = 2 * p.m * columns.len();
+                scratch::with(scratch::Use::Own, sums * size_of::<T::Sum>(), |memory| {
+                    // SAFETY: the caller's promise; no two chunks have a column in common.
+                    unsafe { columns_of(p, left, right, columns, memory.cast()) };
+                });
+            }
+        });
     });
 }
 
 /// Computes a range of the product's columns.
 ///
 /// # Safety
-/// As for [`run`], for these columns; there is space for the left factor's rows, and for the sums.
+/// As for [`run`], for these columns; `left` is from [`rows_of`], and there is space for the sums twice.
 unsafe fn columns_of<T: Scheme>(
     p: &Product<'_, T>,
+    left: Strided<T::Slot>,
     right: Strided<T::Element>,
     columns: Range<usize>,
-    room: *mut T::Slot,
     sums: *mut T::Sum,
 ) {
-    // SAFETY: the caller's promise.
-    let (left, lead) = unsafe { rows_of(p, room) };
-    let (n, most) = (columns.len(), p.kernels.dot_columns(p.m));
+    let (n, most) = (columns.len(), p.kernels.dot_columns(p.m.min(DOT_ROWS)));
     // Slots that fill all lanes, without a slot that is padded.
     let whole = p.right.k / T::GROUP;
     let whole = whole - whole % lanes::<T::Sum>();
     let bytes = |elements: usize| (elements * size_of::<T::Sum>()) as isize;
     let mut column = 0;
     while column < n {
-        let now = if n - column >= most { most } else { 1 };
+        let now = most.min(n - column);
         let (first, from) = (sums.wrapping_add(column), right.from(columns.start + column, 0));
-        for start in (0..whole).step_by(BLOCK) {
-            let mut block = [T::Sum::ZERO; DOT_ROWS * MAX_COLUMNS];
+        for (start, rows) in (0..whole).step_by(BLOCK).flat_map(|start| groups(p.m).map(move |rows| (start, rows))) {
+            let mut block = [T::Sum::ZERO; DOT_ROWS * MAX_DOT_COLUMNS];
+            let first = first.wrapping_add(rows.start * n);
             let (to, to_row) = if start == 0 { (first, n) } else { (block.as_mut_ptr(), now) };
             let args = DotArgs {
-                left: left.wrapping_add(start).cast(),
-                left_row: lead * size_of::<T::Slot>() as isize,
+                left: left.at(rows.start, start).cast(),
+                left_row: left.line * size_of::<T::Slot>() as isize,
                 right: from.at(0, start * T::GROUP).cast(),
                 right_column: right.line * size_of::<T::Element>() as isize,
                 terms: BLOCK.min(whole - start),
@@ -91,9 +99,9 @@ unsafe fn columns_of<T: Scheme>(
                 sums_row: bytes(to_row),
             };
             // SAFETY: the caller's promise; both destinations have space for the sums.
-            unsafe { p.kernels.dots(p.m, now, &args) };
+            unsafe { p.kernels.dots(rows.len(), now, &args) };
             if start > 0 {
-                for (row, sums) in block.chunks_exact(now).enumerate().take(p.m) {
+                for (row, sums) in block.chunks_exact(now).enumerate().take(rows.len()) {
                     // SAFETY: the sums belong to this thread, and the first block wrote them.
                     let before = unsafe { std::slice::from_raw_parts_mut(first.wrapping_add(row * n), now) };
                     before.iter_mut().zip(sums).for_each(|(before, sum)| *before = before.plus(*sum));
@@ -103,7 +111,6 @@ unsafe fn columns_of<T: Scheme>(
         column += now;
     }
     if whole < p.k {
-        let left = Strided { first: Shared(left.cast_mut()), line: lead, term: 1 };
         let right = right.from(columns.start, 0);
         dispatch(Rest::<T> { left, right, slots: whole..p.k, terms: p.right.k, sizes: [p.m, n], sums: Shared(sums) });
     }
@@ -113,7 +120,23 @@ unsafe fn columns_of<T: Scheme>(
         let sums = unsafe { std::slice::from_raw_parts_mut(sums.wrapping_add(row * n), n) };
         sums.iter_mut().for_each(|sum| *sum = sum.plus(amends));
     }
+    if p.turned && p.m > 1 {
+        let turned = sums.wrapping_add(p.m * n);
+        for (row, column) in (0..p.m).flat_map(|row| (0..n).map(move |column| (row, column))) {
+            // SAFETY: the caller's promise: there is space for the sums twice.
+            unsafe { turned.add(column * p.m + row).write(sums.add(row * n + column).read()) };
+        }
+        // SAFETY: the caller's promise. Columns of the swapped product are rows of c, which lie one after the other.
+        return match p.result {
+            Result::Store(to) => unsafe {
+                blocked::store::<T>(turned, to.get().cast::<T::Stored>().wrapping_add(columns.start * p.m), n * p.m);
+            },
+            Result::Tiles { .. } => unsafe { p.result.tile::<T>(columns, 0..p.m, turned, p.m) },
+        };
+    }
     match p.result {
+        // SAFETY: the sums belong to this thread.
+        Result::Tiles { .. } if p.m == 1 => unsafe { p.row_tile(columns, sums) },
         Result::Store(to) => {
             for row in 0..p.m {
                 let to = to.get().cast::<T::Stored>().wrapping_add(row * p.n + columns.start);
@@ -126,27 +149,27 @@ unsafe fn columns_of<T: Scheme>(
     }
 }
 
-/// Returns the address of A's rows as slots, in place or packed into `room`, and the stride between rows in slots.
-///
-/// # Safety
-/// The promises of [`super::Gemm`] hold; there is space for the rows, [`row_stride`] each.
-unsafe fn rows_of<T: Scheme>(p: &Product<'_, T>, room: *mut T::Slot) -> (*const T::Slot, isize) {
-    match (p.left.operand, p.left.contiguous_line_stride()) {
-        (Operand::Strided(l), Some(_)) if T::GROUP == 1 => (l.at(0, 0).cast(), l.line),
-        _ => {
-            let lead = row_stride(p.k);
-            for row in 0..p.m {
-                // SAFETY: the caller's promise.
-                unsafe { p.left.pack(row..row + 1, 0..p.k, Cuts::whole(1, 1), room.wrapping_add(row * lead)) };
-            }
-            (room, lead as isize)
-        }
-    }
+/// Ranges of rows that micro-kernels multiply at a time, of nearly equal length.
+fn groups(rows: usize) -> impl Iterator<Item = Range<usize>> {
+    let count = rows.div_ceil(DOT_ROWS);
+    (0..count).map(move |n| rows * n / count..rows * (n + 1) / count)
 }
 
-/// Stride in slots between packed rows of A: each row begins at a cache line.
-fn row_stride(k: usize) -> usize {
-    k.next_multiple_of(64)
+/// Returns A's rows as slots with contiguous terms, in place or packed into `room`.
+///
+/// # Safety
+/// The promises of [`super::Gemm`] hold; there is space for the rows.
+unsafe fn rows_of<T: Scheme>(p: &Product<'_, T>, room: *mut T::Slot) -> Strided<T::Slot> {
+    match (p.left.operand, p.left.contiguous_line_stride()) {
+        (Operand::Strided(l), Some(_)) if T::GROUP == 1 => {
+            Strided { first: Shared(l.at(0, 0).cast_mut().cast()), line: l.line, term: 1 }
+        }
+        _ => {
+            // SAFETY: the caller's promise.
+            unsafe { p.left.pack_rows(p.m, room) };
+            Strided { first: Shared(room), line: p.k as isize, term: 1 }
+        }
+    }
 }
 
 /// Loop over the remaining slots of each line, too few for all lanes; the last slot may be padded with zero terms.

@@ -120,7 +120,7 @@ impl<T: Scheme> Kernels<T> {
         unsafe { portable::stream::<T>(terms, first, args) };
     }
 
-    /// Maximum number of columns of [`Kernels::dots`] for `rows` rows.
+    /// Maximum number of columns of [`Kernels::dots`] for `rows` rows; not less for fewer rows.
     pub fn dot_columns(&self, rows: usize) -> usize {
         #[cfg(unix)]
         if let Some((isa, _)) = self.emitted {
@@ -130,13 +130,13 @@ impl<T: Scheme> Kernels<T> {
         portable::DOT_COLUMNS
     }
 
-    /// Computes the dot products of `rows` rows, 1 to [`DOT_ROWS`], with `columns` columns: one, or exactly
+    /// Computes the dot products of `rows` rows, 1 to [`DOT_ROWS`], with `columns` columns, 1 to
     /// [`Kernels::dot_columns`].
     ///
     /// # Safety
     /// As for [`Kernels::tile`].
     pub unsafe fn dots(&self, rows: usize, columns: usize, args: &DotArgs) {
-        debug_assert!((1..=DOT_ROWS).contains(&rows) && (columns == 1 || columns == self.dot_columns(rows)));
+        debug_assert!((1..=DOT_ROWS).contains(&rows) && (1..=self.dot_columns(rows)).contains(&columns));
         debug_assert!(args.terms.is_multiple_of(lanes::<T::Sum>()));
         #[cfg(unix)]
         if let Some((isa, arithmetic)) = self.emitted {
@@ -174,12 +174,17 @@ pub const DOT_ROWS: usize = 4;
 #[cfg(unix)]
 const _: () = assert!(DOT_ROWS == gemm::MAX_DOT_ROWS && gemm::DOT_BYTES == 64);
 
+/// Maximum number of columns of [`Kernels::dots`] on any engine.
+pub const MAX_DOT_COLUMNS: usize = 8;
+#[cfg(unix)]
+const _: () = assert!(MAX_DOT_COLUMNS == gemm::MAX_DOT_COLUMNS && MAX_DOT_COLUMNS >= portable::DOT_COLUMNS);
+
 /// Maximum number of terms of [`Kernels::stream`].
 pub const MAX_STREAM_TERMS: usize = 8;
 
 /// Number of micro-kernel forms (tile sizes, stream lengths, dot-product sizes) per instruction set and arithmetic.
 #[cfg(unix)]
-const FORMS: usize = STREAMS + 2 * gemm::MAX_STREAM_TERMS + 2 * 4 * gemm::MAX_DOT_ROWS;
+const FORMS: usize = STREAMS + 2 * gemm::MAX_STREAM_TERMS + 4 * gemm::MAX_DOT_ROWS * gemm::MAX_DOT_COLUMNS;
 /// Index of the first stream kernel in the table of forms; tile kernels precede it, dot-product kernels follow.
 #[cfg(unix)]
 const STREAMS: usize = gemm::TILE_VECTORS * 4 * gemm::MAX_TILE_ROWS;
@@ -196,7 +201,8 @@ fn emitted(isa: Isa, arithmetic: Arithmetic, form: Form) -> Option<&'static Micr
         }
         Form::Stream { terms, first } => STREAMS + 2 * (terms - 1) + first as usize,
         Form::Dots { rows, columns, right } => {
-            STREAMS + 2 * gemm::MAX_STREAM_TERMS + ((rows - 1) * 4 + right as usize) * 2 + (columns == 1) as usize
+            let number = ((rows - 1) * 4 + right as usize) * gemm::MAX_DOT_COLUMNS + columns - 1;
+            STREAMS + 2 * gemm::MAX_STREAM_TERMS + number
         }
     };
     let place = &EMITTED[isa as usize][arithmetic as usize][number];

@@ -8,7 +8,7 @@
 //! the operands and the epilogue: terms are taken in blocks of [`TERMS`]; within a block, one chain of fused
 //! multiply-adds starts at 0 and runs over ascending terms; the sums of blocks are added in order. (Integers wrap, so
 //! their order is not observable.) If the order is free, two other orders exist. `gemv_dots` describes the order for a
-//! few rows times columns with contiguous terms. And if the machine has an instruction for pairs of bf16 terms
+//! few rows (or columns) times columns (or rows) with contiguous terms. And if the machine has an instruction for pairs of bf16 terms
 //! ([`Pairs`]), a block has [`TERMS`] pairs, and a step of a chain adds the products of a pair.
 //!
 //! Several products with the same operand B may pack it once for all of them ([`Packing`]).
@@ -295,6 +295,8 @@ struct Product<'a, T: Scheme> {
     left: Side<'a, T>,
     right: Side<'a, T>,
     kernels: Kernels<T>,
+    /// Whether A and B were swapped (cᵀ = Bᵀ·Aᵀ), so that rows of the product are columns of c.
+    turned: bool,
     /// Whether sums may be computed in another order: see [`Numbers::free`].
     free: bool,
     result: Result<'a>,
@@ -315,13 +317,11 @@ enum Result<'a> {
     Tiles {
         take: &'a (dyn Fn(Tile) + Sync),
         batch: usize,
-        /// Whether A and B were swapped (cᵀ = Bᵀ·Aᵀ), so that rows of the product are columns of c.
-        turned: bool,
     },
 }
 
 impl Result<'_> {
-    /// Passes a rectangle of sums to the epilogue; rows are `lead` sums apart.
+    /// Passes a rectangle of sums of c to the epilogue; rows are `lead` sums apart.
     ///
     /// # Safety
     /// The sums are readable, and writable by this thread only.
@@ -340,11 +340,7 @@ impl Result<'_> {
         }
         let sums = sums.cast_const().cast();
         match *self {
-            Result::Tiles { take, batch, turned: false } => take(Tile { batch, rows, columns, sums, lead }),
-            // The single row of the swapped product is the single column of c.
-            Result::Tiles { take, batch, turned: true } => {
-                take(Tile { batch, rows: columns, columns: rows, sums, lead: 1 });
-            }
+            Result::Tiles { take, batch } => take(Tile { batch, rows, columns, sums, lead }),
             Result::Store(_) => unreachable!("sums that are stored are not handed over"),
         }
     }
@@ -389,20 +385,26 @@ unsafe fn typed<T: Scheme>(c: &Gemm<'_>, isa: Choice, threads: &Threads) {
 
 impl<'a, T: Scheme> Product<'a, T> {
     fn new(c: &'a Gemm<'a>, batch: usize, isa: Choice, ns: f64) -> Product<'a, T> {
-        // A product with one column becomes one with one row by swapping the factors.
-        let turned = c.n == 1 && c.m > 1 && T::SYMMETRIC;
         let (mut left, mut right) = (operand(&c.left, &c.batch, batch), operand(&c.right, &c.batch, batch));
         if T::GROUP > 1 {
             // Panels of groups are packed faster from strides.
             (left, right) = (left.plain(), right.plain());
         }
+        // A product with one column, or few, becomes one with one row, or few, by swapping the factors.
+        let by_dots = || match (&left, &right) {
+            (Operand::Strided(a), Operand::Strided(_) | Operand::Computed { .. }) => {
+                gemv_dots::takes::<T>(c.numbers.free, [c.n, c.k], a.term)
+            }
+            _ => false,
+        };
+        let turned = T::SYMMETRIC && c.m > c.n && (c.n == 1 || by_dots());
         let (mut m, mut n) = (c.m, c.n);
         if turned {
             (left, right, m, n) = (right, left, n, m);
         }
         let result = match c.finish {
             Finish::Store(to) => Result::Store(Shared(to.wrapping_add(batch * c.m * c.n * size_of::<T::Stored>()))),
-            Finish::Tiles(take) => Result::Tiles { take, batch, turned },
+            Finish::Tiles(take) => Result::Tiles { take, batch },
         };
         Product {
             m,
@@ -411,6 +413,7 @@ impl<'a, T: Scheme> Product<'a, T> {
             left: Side { operand: left, k: c.k, offset: false },
             right: Side { operand: right, k: c.k, offset: T::OFFSET },
             kernels: Kernels::new(isa),
+            turned,
             free: c.numbers.free,
             result,
             ns,
@@ -451,6 +454,17 @@ impl<T: Copy> Operand<'_, T> {
 }
 
 impl<T: Scheme> Product<'_, T> {
+    /// Passes the sums of some columns of a product with one row to the epilogue.
+    ///
+    /// # Safety
+    /// As for [`Result::tile`].
+    unsafe fn row_tile(&self, columns: Range<usize>, sums: *mut T::Sum) {
+        let lead = if self.turned { 1 } else { columns.len() };
+        let (rows, columns) = if self.turned { (columns, 0..1) } else { (0..1, columns) };
+        // SAFETY: the caller's promise. A row of the swapped product is a column of c.
+        unsafe { self.result.tile::<T>(rows, columns, sums, lead) }
+    }
+
     /// Correction that is added to the sums of a row because B's bytes were packed with flipped signs
     /// ([`Scheme::amends`]).
     fn amends(&self, row: usize) -> T::Sum {
@@ -531,14 +545,54 @@ impl<T: Scheme> Side<'_, T> {
         }
     }
 
+    /// Packs all terms of the first `lines` lines, one line after the other.
+    ///
+    /// # Safety
+    /// The operand has these lines, and `to` has space for their slots.
+    unsafe fn pack_rows(&self, lines: usize, to: *mut T::Slot) {
+        let (k, groups) = (self.k, groups::<T>(self.k));
+        // Terms of all lines side by side are transposed, each as a panel's line of its own.
+        let turned = |from: Strided<T::Element>| Strided { first: from.first, line: from.term, term: from.line };
+        match self.operand {
+            // SAFETY: the caller's promise; the terms of the transpose are the lines.
+            Operand::Strided(from) if T::GROUP == 1 && from.line == 1 => unsafe {
+                pack::transposed::<T>(turned(from), k, lines, k, to);
+            },
+            Operand::Computed { terms_last: false, grid: None, .. } if T::GROUP == 1 => {
+                let bytes = (lines + 16) * (k + 16) * size_of::<T::Element>();
+                scratch::with(scratch::Use::Staging, bytes, |staging| {
+                    let from = self.staged(0..lines, 0..k, staging.cast());
+                    // SAFETY: as above, of the elements just computed.
+                    unsafe { pack::transposed::<T>(turned(from), k, lines, k, to) };
+                });
+            }
+            Operand::Computed { grid: Some(grid), .. }
+                if TypeId::of::<<T::Element as Number>::Wide>() == TypeId::of::<T::Slot>() =>
+            {
+                scratch::with(scratch::Use::Staging, lines * k * size_of::<T::Slot>(), |staging| {
+                    // SAFETY: the caller's promise; one panel of all lines, whose slots are then transposed.
+                    unsafe {
+                        grid.pack(0..lines, 0..k, pack::Cuts::whole(lines, lines), staging.cast());
+                        let from = Strided { first: Shared(staging.cast()), line: lines as isize, term: 1 };
+                        pack::transposed_slots::<T>(from, k, lines, k, to);
+                    }
+                });
+            }
+            // SAFETY: the caller's promise; panels of one line.
+            _ => unsafe { self.pack(0..lines, 0..groups, pack::Cuts::whole(lines, 1), to) },
+        }
+    }
+
     /// Returns a rectangle of the operand in place, or computes it into `staging`, which has space for 16 more lines
     /// and terms than the rectangle.
     fn staged(&self, lines: Range<usize>, terms: Range<usize>, staging: *mut T::Element) -> Strided<T::Element> {
         match self.operand {
             Operand::Strided(from) => from.from(lines.start, terms.start),
             Operand::Computed { write, batch, terms_last, .. } => {
-                // Not a power of two between rows: such rows would fall into the same cache sets.
-                let lead = if terms_last { terms.len() + 16 } else { lines.len() + 16 };
+                // Not a power of two between rows: such rows would fall into the same cache sets. Narrow rows fill them
+                // anyway, and without a gap a body over them may run as one long row.
+                let width = if terms_last { terms.len() } else { lines.len() };
+                let lead = if width <= 32 { width } else { width + 16 };
                 write(Block { batch, lines, terms }, staging.cast(), lead);
                 let (line, term) = if terms_last { (lead as isize, 1) } else { (1, lead as isize) };
                 Strided { first: Shared(staging), line, term }

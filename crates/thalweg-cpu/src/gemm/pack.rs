@@ -303,6 +303,34 @@ pub unsafe fn transposed<T: Scheme>(
     }
 }
 
+/// Transposes slots: `width` lines of `terms` slots become `terms` lines, `panel` slots apart.
+///
+/// # Safety
+/// The slots are readable, and there is space at `to`, which does not overlap.
+pub unsafe fn transposed_slots<T: Scheme>(
+    from: Strided<T::Slot>,
+    width: usize,
+    terms: usize,
+    panel: usize,
+    to: *mut T::Slot,
+) {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") && matches!(size_of::<T::Slot>(), 4 | 8) {
+        let rows = Rows { line: from.line * size_of::<T::Slot>() as isize, width, terms, panel };
+        // SAFETY: the caller's promise; slots are plain bits.
+        return unsafe {
+            match size_of::<T::Slot>() {
+                4 => x86::four_bytes(from.first.get().cast(), rows, to.cast()),
+                _ => x86::eight_bytes(from.first.get().cast(), rows, to.cast()),
+            }
+        };
+    }
+    for (line, term) in (0..width).flat_map(|line| (0..terms).map(move |term| (line, term))) {
+        // SAFETY: the caller's promise.
+        unsafe { to.add(term * panel + line).write(from.at(line, term).read()) };
+    }
+}
+
 /// Packs narrow floats with contiguous terms: widens up to 64 terms at a time into a block, and transposes that.
 ///
 /// # Safety

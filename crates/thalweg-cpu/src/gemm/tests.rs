@@ -165,13 +165,15 @@ struct Way {
 }
 
 impl Way {
-    /// Whether float sums are expected in lanes (`gemv_dots`): few rows, or one column, times lines with contiguous
-    /// terms.
+    /// Whether float sums are expected in lanes (`gemv_dots`): few rows (or columns) times lines with contiguous terms.
     fn in_lanes<T: Element>(&self, [_, m, n, k]: [usize; 4]) -> bool {
-        let (rows, lines, lies) = if n == 1 && m > 1 { (1, m, self.left) } else { (m, n, self.right) };
-        let neighbours = matches!(lies, Lies::ByLines) || (matches!(lies, Lies::ByTerms) && lines == 1);
         let group = if self.in_groups::<T>() { 2 } else { 1 };
-        self.free && T::Wide::FLOAT && rows <= 4 && neighbours && k >= 64 / size_of::<T::Wide>() * group
+        let takes = |rows: usize, lines: usize, lies: Lies| {
+            let neighbours = matches!(lies, Lies::ByLines) || (matches!(lies, Lies::ByTerms) && lines == 1);
+            let few = rows <= 4 || rows <= 32 && k.div_ceil(group) >= 16 * rows;
+            self.free && T::Wide::FLOAT && few && neighbours && k >= 64 / size_of::<T::Wide>() * group
+        };
+        if m > n && (n == 1 || takes(n, m, self.left)) { takes(n, m, self.left) } else { takes(m, n, self.right) }
     }
 
     /// Whether sums are expected in pairs of bf16 terms.

@@ -58,6 +58,9 @@ fn typed<T: Scheme>(free: bool, g: &MatmulGeometry, isa: Choice, threads: &Threa
         (1, n) => (of_row(left, right, n, helpers), 0),
         (m, 1) => (of_row(right, left, m, helpers), 0),
         (m, n) if gemv_dots::takes::<T>(free, [m, g.k], right.term) => (of_row(left, right, n, helpers), 0),
+        (m, n) if T::SYMMETRIC && m > n && gemv_dots::takes::<T>(free, [n, g.k], left.term) => {
+            (of_row(right, left, m, helpers), 0)
+        }
         _ => of_blocks::<T>(g, left, right, isa, helpers),
     };
     Moved {

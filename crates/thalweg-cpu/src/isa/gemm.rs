@@ -9,6 +9,8 @@
 
 /// Maximum number of rows of A that a dots kernel multiplies at a time.
 pub const MAX_DOT_ROWS: usize = 4;
+/// Maximum number of columns of B that a dots kernel multiplies at a time, on any instruction set.
+pub const MAX_DOT_COLUMNS: usize = 8;
 /// Total bytes of the lanes in which a dots kernel accumulates one sum: 16 lanes of f32.
 pub const DOT_BYTES: usize = 64;
 /// Maximum number of rows of a tile on any instruction set.

@@ -262,7 +262,7 @@ impl Costs {
             scattered: sector,
             one_pass: true,
             borders: false,
-            machine: Machine::default(),
+            machine: Machine::gpu(),
         }
     }
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 use thalweg_ir::{DType, ScatterOp};
 use thalweg_kernel::{
     AccessClass, AccessGeometry, Body, Computed, Geometry, Kernel, Machine, MapGeometry, Node, Orientation,
-    RowGeometry, ScatterGeometry, narrow, order,
+    RowGeometry, ScatterGeometry, dims, narrow, order,
 };
 
 /// Bytes of a cache line.
@@ -112,6 +112,8 @@ pub struct CostFeatures {
     pub runs: u64,
     /// Number of calls of the generated code.
     pub calls: u64,
+    /// Number of accesses whose addresses these calls are passed.
+    pub call_accesses: u64,
     /// Number of chunks that can be divided among threads.
     pub chunks: u64,
     /// One entry per access that has an operand.
@@ -207,11 +209,8 @@ impl CostFeatures {
 
 fn map(body: &Body, g: &MapGeometry, left: &mut [u64], reads: usize, f: &mut CostFeatures) {
     let points = g.points() as u64;
-    let counted = nodes::nodes(body, points, 0);
-    f.take(&counted);
-    f.points += points;
     let inner = *g.extents.last().expect("a domain has a dimension") as u64;
-    let outer = g.extents.iter().rev().nth(1).map_or(1, |&n| n as u64);
+    let outer = dims::rows_of_calls(&g.extents).map_or(1, |d| g.extents[d] as u64);
     let mapped = body.accesses.iter().any(|a| a.class == AccessClass::Mapped);
     let (run, call) = if mapped {
         (inner.min(f.machine.table_points), inner.min(f.machine.table_points))
@@ -221,8 +220,14 @@ fn map(body: &Body, g: &MapGeometry, left: &mut [u64], reads: usize, f: &mut Cos
     } else {
         (inner, (inner * outer).min(CHUNK))
     };
-    f.runs += points / run.max(1);
-    f.calls += points.div_ceil(call.max(1));
+    let (runs, calls) = (points / run.max(1), points.div_ceil(call.max(1)));
+    // A run that does not fill its last vector takes as long as one that does.
+    let counted = nodes::nodes(body, runs * run.next_multiple_of(f.machine.lanes), 0);
+    f.take(&counted);
+    f.points += points;
+    f.runs += runs;
+    f.calls += calls;
+    f.call_accesses += calls * body.accesses.len() as u64;
     f.chunks += points.div_ceil(CHUNK.max(call));
     let evaluations = |i: usize| points * counted.loads[i] as u64;
     traffic(body, &g.accesses, (&g.extents, g.extents.len() - 1), evaluations, left, reads, f);

@@ -224,7 +224,7 @@ impl ContractionKernel {
         // GPU tiles support only the operand's own order.
         let may_turn = ix.seg.mode.contracts == Contracts::Rows && outline.rows.is_none() && inner.is_none();
         if may_turn && strided_elements(&kernel, &tiles) > 0 {
-            let turned = tiled(&body, shape, FactorOrder::Turned);
+            let turned = tiled(ix, &body, shape, FactorOrder::Turned);
             if strided_elements(&turned.0, &turned.1) < strided_elements(&kernel, &tiles) {
                 (order, (kernel, tiles)) = (FactorOrder::Turned, turned);
             }
@@ -309,7 +309,7 @@ fn laid_out(ix: &Indexed<'_>, written: &Written, outline: Outline<'_>) -> (Kerne
             let points = written.body.stores.len() - outline.row_stores.len();
             rows::lay_out_tiled(written.body.clone(), points, shape, &written.maps)
         }
-        None => tiled(written, shape, FactorOrder::Own),
+        None => tiled(ix, written, shape, FactorOrder::Own),
     }
 }
 
@@ -349,7 +349,7 @@ pub(super) fn product_geometry(shape: Shape, views: [View; 2], reach: [Option<(u
 
 /// Lays out a body over `[batch…, rows, columns]`, or over `[batch…, columns, rows]` of its transpose, as a kernel that
 /// can run on rectangles of rows and columns.
-fn tiled(written: &Written, shape: Shape, order: FactorOrder) -> (Kernel, TileGeometry) {
+fn tiled(ix: &Indexed<'_>, written: &Written, shape: Shape, order: FactorOrder) -> (Kernel, TileGeometry) {
     let (shape, own) = match order {
         FactorOrder::Own => (shape, written.maps.clone()),
         FactorOrder::Turned => {
@@ -370,7 +370,10 @@ fn tiled(written: &Written, shape: Shape, order: FactorOrder) -> (Kernel, TileGe
         };
     }
     let (rows, columns) = groups(&domain, m, n).expect("a shape has rows and columns of its own");
-    let parts = boxes::boxes(domain, &maps);
+    let mut parts = boxes::boxes(domain, &maps);
+    if ix.seg.mode.parts_rows() && boxes::are_short(domain, &parts) {
+        parts = vec![domain.iter().map(|&d| (0, d)).collect()];
+    }
     let laid: Vec<(Body, TileBox)> = parts.iter().map(|part| on_box(&written.body, &maps, part, parts.len())).collect();
     let (mut bodies, boxes): (Vec<Body>, Vec<TileBox>) = laid.into_iter().unzip();
     let kernel = if bodies.len() == 1 { Kernel::Map(bodies.remove(0)) } else { Kernel::Boxes(bodies) };

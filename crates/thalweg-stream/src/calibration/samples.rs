@@ -287,7 +287,7 @@ pub fn runs() -> Sample {
 
 /// Sample of small boxes of a three-dimensional domain, each of which takes a call.
 pub fn calls() -> Sample {
-    map(DType::F32, (&[128, 4, 8], AccessClass::Contiguous, &[80, 12, 1]), 0, |_, x| x)
+    map(DType::F32, (&[64, 8, 8], AccessClass::Contiguous, &[120, 12, 1]), 0, |_, x| x)
 }
 
 pub fn transposed(sizes: &Sizes) -> Sample {

@@ -76,9 +76,10 @@ fn factors(c: &Contraction, g: &ContractionGeometry, left: &mut [u64], f: &mut C
         }
         at += factor.operands;
         if let Some((loads, g)) = only_loads(&factor.kernel, tiles, f.borders) {
-            let domain = (f.points, f.chunks);
+            // Packing calls no body.
+            let domain = (f.points, f.chunks, f.calls, f.call_accesses);
             map(&loads, &g, &mut own, usize::MAX, f);
-            (f.points, f.chunks) = domain;
+            (f.points, f.chunks, f.calls, f.call_accesses) = domain;
             continue;
         }
         if factor.inner.is_none() {

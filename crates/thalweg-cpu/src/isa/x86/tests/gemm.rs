@@ -14,7 +14,7 @@ fn forms(isa: Isa) -> Vec<Form> {
             .flat_map(move |masked| flags.map(|along_terms| Form::Tile { rows, vectors, masked, along_terms }))
     });
     let streams = (1..=MAX_STREAM_TERMS).flat_map(|terms| flags.map(|first| Form::Stream { terms, first }));
-    let dots = (1..=MAX_DOT_ROWS).flat_map(|rows| [1, isa.dot_columns(rows)].map(|columns| (rows, columns)));
+    let dots = (1..=MAX_DOT_ROWS).flat_map(|rows| (1..=isa.dot_columns(rows)).map(move |columns| (rows, columns)));
     let dots = dots.flat_map(|(rows, columns)| {
         [Layout::Slots, Layout::Bf16, Layout::F16].map(|right| Form::Dots { rows, columns, right })
     });
