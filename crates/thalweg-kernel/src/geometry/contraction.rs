@@ -9,9 +9,10 @@
 
 use crate::geometry::{AccessGeometry, Kernel, MapGeometry, MatmulGeometry, Precision, RowGeometry};
 use crate::{Body, IndexMap};
+use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
-use thalweg_ir::DType;
+use thalweg_ir::{DType, MAX_RANK};
 
 /// Support of a device for fusing operations with matrix products.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -270,7 +271,7 @@ const MIN_ROWS: usize = 16;
 const MAX_ROWS: usize = 64;
 
 /// Box of a domain: start and length along each dimension.
-type Cut = Vec<(usize, usize)>;
+type Cut = SmallVec<[(usize, usize); MAX_RANK]>;
 
 impl TileGeometry {
     /// Number of points of the domain, over all batches.
@@ -303,7 +304,7 @@ impl TileGeometry {
         for b in &batch {
             for r in &rows {
                 for c in &columns {
-                    let cut: Cut = [b.as_slice(), r, c].concat();
+                    let cut: Cut = b.iter().chain(r).chain(c).copied().collect();
                     for (n, part) in self.boxes.iter().enumerate() {
                         if let Some(inside) = part.intersection(&cut) {
                             all.push((n, self.on(part, &inside, of, &bodies[n], locals)));
@@ -331,7 +332,7 @@ impl TileGeometry {
     /// Geometry of an access to the local rectangle.
     fn local(&self, cut: &Cut, of: &Rectangle, local: Local, width: isize) -> AccessGeometry {
         let (mut base, mut step) = (0isize, 1isize);
-        let mut strides = [0isize; thalweg_ir::MAX_RANK];
+        let mut strides = [0isize; MAX_RANK];
         for d in (self.rows..self.extents.len()).rev() {
             let stride = if d >= self.columns { step } else { step / width * local.pitch as isize };
             strides[d] = stride;
@@ -392,7 +393,7 @@ impl TileBox {
 fn cuts(dims: &[usize], range: Range<usize>) -> Vec<Cut> {
     let Some((&outer, inner)) = dims.split_first() else {
         // Zero dimensions have one point.
-        return if range.is_empty() { vec![] } else { vec![vec![]] };
+        return if range.is_empty() { vec![] } else { vec![Cut::new()] };
     };
     if range.is_empty() {
         return vec![];
@@ -403,7 +404,10 @@ fn cuts(dims: &[usize], range: Range<usize>) -> Vec<Cut> {
     let whole: Cut = inner.iter().map(|&d| (0, d)).collect();
     let mut all = Vec::new();
     let mut add = |start: usize, len: usize, inner: Vec<Cut>| {
-        all.extend(inner.into_iter().map(|cut| [&[(start, len)], cut.as_slice()].concat()));
+        all.extend(inner.into_iter().map(|mut cut| {
+            cut.insert(0, (start, len));
+            cut
+        }));
     };
     if first == last {
         add(first, 1, cuts(inner, range.start - first * step..range.end - first * step));
@@ -431,15 +435,18 @@ fn cuts(dims: &[usize], range: Range<usize>) -> Vec<Cut> {
 mod tests {
     use super::*;
     use crate::{Access, AccessClass, BodyBuilder, Node};
-    use thalweg_ir::{MAX_RANK, Shape, View};
+    use thalweg_ir::{Shape, View};
 
     #[test]
     fn a_range_of_numbers_is_a_few_boxes() {
+        let cuts = |dims: &[usize], range| -> Vec<Vec<(usize, usize)>> {
+            super::cuts(dims, range).into_iter().map(|cut| cut.to_vec()).collect()
+        };
         assert_eq!(cuts(&[10], 3..7), [[(3, 4)]]);
         assert_eq!(cuts(&[4, 5], 0..20), [[(0, 4), (0, 5)]]);
         assert_eq!(cuts(&[4, 5], 3..17), [[(0, 1), (3, 2)], [(1, 2), (0, 5)], [(3, 1), (0, 2)]]);
         assert_eq!(cuts(&[], 0..1), [vec![]]);
-        assert_eq!(cuts(&[2, 3], 6..6), Vec::<Cut>::new());
+        assert!(cuts(&[2, 3], 6..6).is_empty());
         for (start, end) in (0..24).flat_map(|s| (s..=24).map(move |e| (s, e))) {
             let mut seen = vec![0; 24];
             for cut in cuts(&[2, 3, 4], start..end) {
