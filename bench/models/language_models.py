@@ -18,7 +18,7 @@ ENCODERS = {
 DECODERS = {
     "GPT2": OF_GPT, "GPTNeoX": SMALL, "Llama": SMALL, "Mistral": GROUPED, "Qwen2": GROUPED,
     "Qwen3": dict(GROUPED, head_dim=16), "Gemma": dict(SMALL, head_dim=16, num_key_value_heads=4),
-    "Gemma2": dict(SMALL, head_dim=16, num_key_value_heads=2), "Phi": SMALL, "Falcon": SMALL, "StableLm": SMALL,
+    "Gemma2": dict(SMALL, head_dim=16, num_key_value_heads=2), "Phi": SMALL, "Falcon": SMALL, "StableLm": dict(SMALL, num_key_value_heads=4),
     "OPT": dict(vocab_size=500, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, ffn_dim=128, word_embed_proj_dim=64),
     "Bloom": dict(vocab_size=500, hidden_size=64, n_layer=2, n_head=4), "GPTJ": dict(OF_GPT, rotary_dim=8),
     "GPTNeo": dict(vocab_size=500, hidden_size=64, num_layers=2, num_heads=4, attention_types=[[["global", "local"], 1]], intermediate_size=128),
@@ -63,7 +63,6 @@ def models():
 
     lengths = {"second_length": lambda: tokens(2, 23)}
     for name, extra in (ENCODERS | DECODERS).items():
-        # Mixing by Fourier transforms has no rule.
         yield "hf." + name.lower(), (lambda name=name, extra=extra: named(name, extra, name + "Model")), tokens, lengths
     t5 = dict(vocab_size=500, d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4)
     yield "hf.t5", (lambda: named("T5", t5, "T5Model", EncoderDecoder)), tokens, lengths

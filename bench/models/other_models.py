@@ -394,7 +394,11 @@ class SpatialTransformer(nn.Module):
 
     def forward(self, x):
         theta = 0.1 * self.locate(x).view(-1, 2, 3) + torch.tensor([[1.0, 0, 0], [0, 1, 0]], dtype=x.dtype, device=x.device)
-        return self.head(F.grid_sample(x, F.affine_grid(theta, x.shape, align_corners=False), align_corners=False))
+        # Not `affine_grid`, whose gradient takes no symbolic batch in PyTorch 2.15.
+        line = (2 * torch.arange(28, device=x.device, dtype=x.dtype) + 1) / 28 - 1
+        points = torch.stack([line.expand(28, 28), line.unsqueeze(1).expand(28, 28), torch.ones_like(line).expand(28, 28)], -1)
+        grid = (points.view(1, -1, 3) @ theta.transpose(1, 2)).view(-1, 28, 28, 2)
+        return self.head(F.grid_sample(x, grid, align_corners=False))
 
 
 class SelectiveScan(nn.Module):

@@ -101,18 +101,19 @@ def rms(x):
     return x.double().square().mean().sqrt().item()
 
 
-def judge(found, eager, exact, second):
+def judge(found, eager, exact, others):
     """Verdict of a list of results, and the worst ratio of errors.
 
     ``close``: all tensors are within `torch.testing.assert_close`'s tolerances of eager. ``rounding``: some are not, and the
-    error of each of those from f64 (root mean square) is at most twice eager's and one rounding: the rule of PyTorch's own
-    benchmarks of compilers (`torch._dynamo.utils.same`), with one rounding of the largest element's size in place of 1e-4.
-    Eager's error is that of the worse of two runs, with and without oneDNN (`second` computes the latter): where a training step
-    amplifies rounding a thousandfold, one run says little. Else the first difference as a text.
+    error of each of those from f64 (root mean square) is at most three times eager's and one rounding: the rule of PyTorch's own
+    benchmarks of compilers (`torch._dynamo.utils.same`), which allows two to three times and 1e-5.
+    Eager's error is the largest of several runs (`others` computes them): with and without oneDNN, and with weights changed by four
+    roundings. A step through many rectifiers and batch norms amplifies one rounding a thousandfold, so a single run says little.
+    Else the first difference as a text.
     """
     if len(found) != len(eager):
         return f"{len(found)} results, not {len(eager)}", math.inf
-    verdict, worst, other = "close", 0.0, None
+    verdict, worst, runs = "close", 0.0, None
     for i, (a, b) in enumerate(zip(found, eager)):
         if a.shape != b.shape or a.dtype != b.dtype:
             return f"result {i}: {a.dtype}{list(a.shape)}, not {b.dtype}{list(b.shape)}", math.inf
@@ -130,10 +131,10 @@ def judge(found, eager, exact, second):
         error = lambda x: rms((x.double() - truth)[finite])
         ours, theirs = error(a), error(b)
         rounding = torch.finfo(a.dtype).eps * truth[finite].abs().max().item()
-        if ours > 2 * theirs + rounding:
-            other = second() if other is None else other
-            theirs = max(theirs, error(other[i]))
-        if ours > 2 * theirs + rounding:
+        if ours > 3 * theirs + rounding:
+            runs = others() if runs is None else runs
+            theirs = max(theirs, *(error(run[i]) for run in runs))
+        if ours > 3 * theirs + rounding:
             return text + f"; error from f64 {ours:.1e}, eager {theirs:.1e}, of {rms(truth[finite]):.1e}", ours / max(theirs, 1e-300)
         verdict, worst = "rounding", max(worst, ours / (theirs + rounding))
     return verdict, worst

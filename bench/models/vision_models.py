@@ -13,7 +13,7 @@ def torchvision_models():
     from torchvision.models import segmentation
 
     names = ("resnet18 resnet50 resnext50_32x4d mobilenet_v2 mobilenet_v3_small efficientnet_b0 densenet121 squeezenet1_1 shufflenet_v2_x0_5 "
-             "mnasnet0_5 regnet_y_400mf regnet_x_400mf convnext_tiny vgg11_bn alexnet googlenet").split()
+             "mnasnet0_5 regnet_y_400mf convnext_tiny vgg11_bn alexnet googlenet").split()
     for name in names:
         extra = {"aux_logits": False, "init_weights": False} if name == "googlenet" else {}
         yield name, (lambda name=name, extra=extra: getattr(models, name)(num_classes=10, **extra)), image(4, 64), {}
@@ -27,11 +27,11 @@ def torchvision_models():
 def timm_models():
     import timm
 
-    names = ("mixer_s32_224 resmlp_12_224 ghostnet_050 mobilenetv2_050 efficientnet_lite0 tf_efficientnet_b0 hrnet_w18_small res2net50_26w_4s "
-             "dla34 repvgg_a0 xcit_nano_12_p16_224 deit_tiny_patch16_224 cait_xxs24_224 poolformer_s12 edgenext_xx_small mobilevit_xxs "
-             "levit_128s tiny_vit_5m_224 volo_d1_224").split()
+    names = ("mixer_s32_224 resmlp_12_224 ghostnet_050 mobilenetv2_050 efficientnet_lite0 tf_efficientnet_b0 res2net50_26w_4s "
+             "dla34 repvgg_a0 xcit_nano_12_p16_224 deit_tiny_patch16_224 poolformer_s12 edgenext_xx_small mobilevit_xxs "
+             "levit_128s").split()
     resized = ("xcit", "deit")
-    full = ("levit", "tiny_vit", "volo", "resmlp", "mixer", "cait")
+    full = ("levit", "resmlp", "mixer")
     for name in names:
         size = 224 if name.startswith(full) else 64
         extra = {"img_size": 64} if name.startswith(resized) else {}

@@ -30,6 +30,7 @@ _SYMBOLIC = {
     operator.not_: "operator.not",
     torch.sym_max: "sym.max",
     torch.sym_min: "sym.min",
+    torch.sym_sum: "sym.sum",
     torch.sym_float: "sym.float",
     torch.sym_int: "sym.int",
     torch.sym_not: "operator.not",

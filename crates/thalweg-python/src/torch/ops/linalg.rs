@@ -13,6 +13,12 @@ fn matrix(c: &Call<'_>, i: usize) -> Result<Tensor, Reject> {
     Ok(x.clone())
 }
 
+/// Square matrices, also empty ones.
+fn square(c: &Call<'_>) -> Result<Tensor, Reject> {
+    let x = c.tensor(0)?;
+    if matches!(x.dtype(), DType::F32 | DType::F64) { Ok(x.clone()) } else { Err("no matrix of f32 or f64".into()) }
+}
+
 fn transposed(x: &Tensor) -> Tensor {
     x.transpose(-1, -2)
 }
@@ -38,11 +44,11 @@ fn some(list: impl IntoIterator<Item = Option<Tensor>>) -> Out {
 pub const ROWS: &[Row] = &[
     ("aten._linalg_det.default", |c| {
         only(c, &[0], 3)?;
-        Ok(some([Some(matrix(c, 0)?.det()), None, None]))
+        Ok(some([Some(square(c)?.det()), None, None]))
     }),
     ("aten._linalg_slogdet.default", |c| {
         only(c, &[0, 1], 4)?;
-        let (sign, log) = matrix(c, 0)?.slogdet();
+        let (sign, log) = square(c)?.slogdet();
         Ok(some([Some(sign), Some(log), None, None]))
     }),
     ("aten._linalg_svd.default", |c| {

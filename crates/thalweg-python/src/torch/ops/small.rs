@@ -54,7 +54,8 @@ fn frexp(c: &Call<'_>) -> Outcome {
     let scaled = subnormal.where_(&w * 2f64.powi(lift), &w);
     let word = scaled.bitcast(bits);
     let exponent = ((&word >> fraction) & mask) - bias - subnormal.where_(word.full_like(i64::from(lift)), 0);
-    let mantissa = ((&word & !(mask << fraction)) | (bias << fraction)).bitcast(wide);
+    let low = (1i64 << fraction) - 1;
+    let mantissa = ((&word & low) | (bias << fraction)).bitcast(wide).copysign(&w);
     let plain = w.eq(0.0) | !w.is_finite();
     let exponent = plain.where_(0, exponent).cast(DType::I32);
     Ok((plain.where_(&w, mantissa).cast(x.dtype()), exponent).into())
@@ -101,7 +102,8 @@ fn trilinear(c: &Call<'_>) -> Outcome {
     }
     let product = product.ok_or("no tensor")?;
     let axes: Vec<usize> = c.shape_list(6)?;
-    Ok(if axes.is_empty() { product } else { product.sum(&axes) }.into())
+    let y = if axes.is_empty() { product } else { product.sum(&axes) };
+    Ok(y.cast(c.out(0)?).into())
 }
 
 /// Rows of a table that are looked up, scaled down to a norm.
