@@ -301,11 +301,12 @@ fn incomplete_gamma(a: &Tensor, x: &Tensor, upper: bool) -> Tensor {
         by_series.where_(series, 1.0 - fraction)
     };
     let (at_zero, at_infinity) = if upper { (1.0, 0.0) } else { (0.0, 1.0) };
-    let y = x.eq(0.0).where_(at_zero, x.eq(f64::INFINITY).where_(at_infinity, y));
     let nan = y.full_like(f64::NAN);
+    let y = x.eq(f64::INFINITY).where_(at_infinity, y);
     let y = a.eq(f64::INFINITY).where_(x.eq(f64::INFINITY).where_(&nan, at_zero), y);
+    let y = x.eq(0.0).where_(at_zero, y);
     let y = a.eq(0.0).where_(x.gt(0.0).where_(at_infinity, &nan), y);
-    (a.lt(0.0) | x.lt(0.0) | a.is_nan() | x.is_nan()).where_(f64::NAN, y)
+    (a.lt(0.0) | x.lt(0.0)).where_(f64::NAN, y)
 }
 
 /// `q` after `n - 1` steps of `r = slope·q - p`, from p = 1 and a first value.
