@@ -58,7 +58,7 @@ fn caught<R>(f: impl FnOnce() -> R) -> Result<R, (String, Option<MistakeKind>)> 
         }
     }
     let _restore = Restore(INSIDE.replace(true));
-    // That of a panic that somebody else has caught.
+    // Kinds of panics that other code has caught are forgotten.
     take_mistake_kind();
     // A front function that panics has recorded nothing, so no state is left half changed.
     panic::catch_unwind(AssertUnwindSafe(f)).map_err(|payload| (text_of(&*payload), take_mistake_kind()))

@@ -25,6 +25,8 @@ import thalweg.torch
 warnings.filterwarnings("ignore")
 torch.set_num_threads(1)
 DYNAMO = False
+# Operations that PyTorch's kernels ran, with the reason, by entry and direction.
+BY_PYTORCH = {}
 
 # Entries whose values no comparison can check: random numbers, uninitialised memory.
 RANDOM = (
@@ -162,9 +164,23 @@ def check(op, sample, backward, compiler, name):
         if a is not None and (why := close(a, b, name)) and "strides" not in why:
             return "wrong gradient", why
     eager = thalweg.torch.statistics()["eager"]
+    BY_PYTORCH.setdefault((name, backward), {}).update({k: why for k, (_, why) in eager.items()})
     if eager:
         return "eager", "; ".join(f"{k} ({why})" for k, (n, why) in eager.items())[:300]
     return "right", None
+
+
+def by_inductor_too(reasons):
+    """Whether inductor's registry of fallbacks has all the operations, or their operands or results are complex."""
+    from torch._inductor.lowering import fallbacks
+
+    names = {str(op) for op in fallbacks}
+    # Checks that raise are no operation of the entry.
+    checks = ("python.with_effects", "aten._assert_async", "aten._linalg_check_errors")
+    complex_ = ("a dtype or rank that Thalweg has not", "a result of a dtype that Thalweg has not", "a complex dtype")
+    of_complex = ("view_as_complex", "aten.complex.", "polar", "_conj", "_fft_", "view_as_real", "aten._to_copy")
+    return all(op in names or why in complex_ or op.startswith(checks) or any(part in op for part in of_complex)
+               for op, why in reasons.items())
 
 
 ORDER = ["error", "wrong", "wrong gradient", "eager", "right"]
@@ -235,6 +251,8 @@ def main():
     for title, table in (("forward", forward), ("backward", backward)):
         found = collections.Counter(table.values())
         print(title, len(table), dict(found))
+        also = [n for n, kind in table.items() if kind == "eager" and by_inductor_too(BY_PYTORCH[(n, title == "backward")])]
+        print(f"{title}: of those by PyTorch's kernels, inductor calls the same kernel, or is given complex numbers, for {len(also)}")
     print("samples", dict(counts))
     if options.json:
         with open(options.json, "w") as file:

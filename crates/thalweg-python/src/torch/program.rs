@@ -181,7 +181,16 @@ impl Program {
         let mut built = self.lock();
         let top = results.iter().copied().max().map_or(0, |r| r + 1);
         built.registers = built.registers.max(top);
-        built.instructions.push(Instruction { name, rule, args, results, dtypes, last_reads: vec![], read: vec![], eager });
+        built.instructions.push(Instruction {
+            name,
+            rule,
+            args,
+            results,
+            dtypes,
+            last_reads: vec![],
+            read: vec![],
+            eager,
+        });
         Ok(())
     }
 

@@ -178,7 +178,7 @@ fn nonzero_static(c: &Call<'_>) -> Outcome {
     let mask = holds(x).flatten();
     let place = mask.cast(DType::I64).cumsum(0) - 1;
     let size_i = size as i64;
-    // What is not counted goes to a last slot, which is cut off.
+    // Elements that are not counted go to a last slot, which is cut off.
     let place = (mask & place.lt(size_i)).where_(place, size_i);
     let numbers = Tensor::arange_with(x.numel(), options);
     let found = Tensor::full_with([size + 1], -1i64, options)

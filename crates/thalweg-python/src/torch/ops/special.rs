@@ -128,8 +128,7 @@ fn airy_ai(x: &Tensor) -> Tensor {
             - phase.cos() * (&z * quotient(&w, &t::AIRY_AGN, &t::AIRY_AGD)));
     // From 2.09 on: a decay.
     let zeta = x * 2.0 * x.sqrt() / 3.0;
-    let above =
-        quotient(&zeta.recip(), &t::AIRY_AN, &t::AIRY_AD) * COEFFICIENT / (x.sqrt().sqrt() * 2.0 * zeta.exp());
+    let above = quotient(&zeta.recip(), &t::AIRY_AN, &t::AIRY_AD) * COEFFICIENT / (x.sqrt().sqrt() * 2.0 * zeta.exp());
     // Between: two power series in x³, of which 14 terms are exact to f64.
     let near = x.minimum(2.09).maximum(-2.09);
     let cube = near.square() * &near;
@@ -148,15 +147,8 @@ fn airy_ai(x: &Tensor) -> Tensor {
 }
 
 fn spherical_j0(x: &Tensor) -> Tensor {
-    const SERIES: [f64; 7] = [
-        1.0 / 6_227_020_800.0,
-        -1.0 / 39_916_800.0,
-        1.0 / 362_880.0,
-        -1.0 / 5040.0,
-        1.0 / 120.0,
-        -1.0 / 6.0,
-        1.0,
-    ];
+    const SERIES: [f64; 7] =
+        [1.0 / 6_227_020_800.0, -1.0 / 39_916_800.0, 1.0 / 362_880.0, -1.0 / 5040.0, 1.0 / 120.0, -1.0 / 6.0, 1.0];
     let near = polynomial(&x.square(), &SERIES);
     x.is_inf().where_(0.0, x.abs().lt(0.5).where_(near, x.sin() / x))
 }
@@ -183,10 +175,9 @@ fn ndtri(x: &Tensor) -> Tensor {
     let inner = (&middle + &middle * &z * quotient(&z, &t::NDTRI_P0, &t::NDTRI_Q0)) * 2.506_628_274_631_000_7;
     let root = (y.log() * -2.0).sqrt();
     let inverse = root.recip();
-    let correction = root.lt(8.0).where_(
-        quotient(&inverse, &t::NDTRI_P1, &t::NDTRI_Q1),
-        quotient(&inverse, &t::NDTRI_P2, &t::NDTRI_Q2),
-    );
+    let correction = root
+        .lt(8.0)
+        .where_(quotient(&inverse, &t::NDTRI_P1, &t::NDTRI_Q1), quotient(&inverse, &t::NDTRI_P2, &t::NDTRI_Q2));
     let outer = &root - root.log() / &root - inverse * correction;
     let outer = upper.where_(&outer, -&outer);
     let result = y.gt(TAIL).where_(inner, outer);
@@ -295,11 +286,7 @@ fn incomplete_gamma(a: &Tensor, x: &Tensor, upper: bool) -> Tensor {
     // Arguments of the other branch are replaced, so that its loop ends at once.
     let series = lower_series::on(&by_series.where_(a, 1.0), &by_series.where_(x, 0.0)) * &factor / a;
     let fraction = upper_fraction::on(&by_series.where_(1.0, a), &by_series.where_(3.0, x)) * &factor;
-    let y = if upper {
-        by_series.where_(1.0 - series, fraction)
-    } else {
-        by_series.where_(series, 1.0 - fraction)
-    };
+    let y = if upper { by_series.where_(1.0 - series, fraction) } else { by_series.where_(series, 1.0 - fraction) };
     let (at_zero, at_infinity) = if upper { (1.0, 0.0) } else { (0.0, 1.0) };
     let nan = y.full_like(f64::NAN);
     let y = x.eq(f64::INFINITY).where_(at_infinity, y);
