@@ -148,7 +148,7 @@ fn embedding_bag(c: &Call<'_>) -> Outcome {
     }
     // Negative paddings count from the end in the front of PyTorch, and -1 here is none.
     let valid = if padding >= 0 { index.ne(padding) } else { index.ge(0) };
-    let counts = Tensor::zeros_with([bags], (wide, table.device())).index_add(0, &bag, &valid.cast(wide)).unsqueeze(1);
+    let counts = Tensor::zeros_with([bags], (wide, table.device())).index_add(0, &bag, valid.cast(wide)).unsqueeze(1);
     let valid = valid.unsqueeze(1);
     let shape = Shape::new(&[bags, width]);
     let y = match mode {
@@ -216,7 +216,7 @@ fn resized(c: &Call<'_>) -> Outcome {
     let flat = if want <= have {
         flat.narrow(0, 0, want)
     } else {
-        flat.pad(&[(0, want - have)], thalweg::Border::Constant(number_as(Scalar::Int(0), x.dtype())?))
+        flat.pad([(0, want - have)], thalweg::Border::Constant(number_as(Scalar::Int(0), x.dtype())?))
     };
     Ok(flat.reshape(shape).into())
 }

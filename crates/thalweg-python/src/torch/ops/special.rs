@@ -141,7 +141,7 @@ fn airy_ai(x: &Tensor) -> Tensor {
         f += &m;
         g += &n;
     }
-    let middle = f * 0.355_028_053_887_817_24 - g * 0.258_819_403_792_806_8;
+    let middle = f * 0.355_028_053_887_817_2 - g * 0.258_819_403_792_806_8;
     let y = x.lt(-2.09).where_(below, x.ge(2.09).where_(above, middle));
     x.gt(103.892).where_(0.0, x.is_inf().where_(f64::NAN, x.is_nan().where_(f64::NAN, y)))
 }
@@ -236,8 +236,8 @@ fn zeta(x: &Tensor, q: &Tensor) -> Tensor {
         k += 2.0;
     }
     let y = done.where_(&sum, total);
-    let integer = q.eq(&q.floor());
-    let y = q.le(0.0).where_(integer.where_(f64::INFINITY, x.ne(&x.floor()).where_(f64::NAN, &y)), &y);
+    let integer = q.eq(q.floor());
+    let y = q.le(0.0).where_(integer.where_(f64::INFINITY, x.ne(x.floor()).where_(f64::NAN, &y)), &y);
     x.eq(1.0).where_(f64::INFINITY, x.lt(1.0).where_(f64::NAN, y))
 }
 
@@ -284,8 +284,8 @@ fn incomplete_gamma(a: &Tensor, x: &Tensor, upper: bool) -> Tensor {
     let factor = (a * x.log() - x - a.lgamma()).exp();
     let by_series = x.lt(&(a + 1.0));
     // Arguments of the other branch are replaced, so that its loop ends at once.
-    let series = lower_series::on(&by_series.where_(a, 1.0), &by_series.where_(x, 0.0)) * &factor / a;
-    let fraction = upper_fraction::on(&by_series.where_(1.0, a), &by_series.where_(3.0, x)) * &factor;
+    let series = lower_series::on(by_series.where_(a, 1.0), by_series.where_(x, 0.0)) * &factor / a;
+    let fraction = upper_fraction::on(by_series.where_(1.0, a), by_series.where_(3.0, x)) * &factor;
     let y = if upper { by_series.where_(1.0 - series, fraction) } else { by_series.where_(series, 1.0 - fraction) };
     let (at_zero, at_infinity) = if upper { (1.0, 0.0) } else { (0.0, 1.0) };
     let nan = y.full_like(f64::NAN);
@@ -380,7 +380,7 @@ fn chebyshev(c: &Call<'_>, kind: char, shifted: bool) -> Outcome {
         };
         let inside = n.gt(last) & y.abs().lt(1.0);
         // Orders of the closed form need no step.
-        let terms = three_terms::on(&slope, &first, &inside.where_(0.0, &n));
+        let terms = three_terms::on(&slope, &first, inside.where_(0.0, &n));
         let (one, many, twice) = (n.full_like(1.0), &n + 1.0, &n + &n + 1.0);
         let (right, left) = match kind {
             't' => (one.clone(), one),
@@ -398,7 +398,7 @@ fn hermite(c: &Call<'_>, physicists: bool) -> Outcome {
         let limit = if x.dtype() == DType::F64 { 512.0 } else { 128.0 };
         let n = n.is_finite().where_(n.trunc(), -1.0);
         let (slope, step) = if physicists { (x + x, 2.0) } else { (x.clone(), 1.0) };
-        let y = hermite_terms::on(&slope, step, &n.minimum(limit));
+        let y = hermite_terms::on(&slope, step, n.minimum(limit));
         from_order_0(&n, n.gt(limit).where_(f64::NAN, y))
     })
 }
