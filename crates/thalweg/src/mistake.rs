@@ -29,7 +29,7 @@ pub enum MistakeKind {
 /// ```
 /// use thalweg::{MistakeKind, Tensor, take_mistake_kind};
 /// let x = Tensor::ones([2, 3]);
-/// let caught = std::panic::catch_unwind(|| x.sum(7));
+/// let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| x.sum(7)));
 /// assert!(caught.is_err());
 /// assert_eq!(take_mistake_kind(), Some(MistakeKind::Axis));
 /// assert_eq!(take_mistake_kind(), None);
