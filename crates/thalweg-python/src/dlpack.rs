@@ -374,6 +374,35 @@ pub fn import(capsule: &Bound<'_, PyAny>, copy: Copy) -> PyResult<Data> {
     }
 }
 
+/// First and last byte of a tensor's memory; `None` if they are no addresses. Reaches of axes are below 2⁴⁷ bytes.
+fn span(raw: &RawTensor, sizes: &[usize], strides: &[isize], size: usize) -> Option<(usize, usize)> {
+    let (mut low, mut high) = (0isize, size as isize - 1);
+    for (&count, &stride) in sizes.iter().zip(strides) {
+        let reach = (count as isize - 1) * stride * size as isize;
+        if reach < 0 { low += reach } else { high += reach }
+    }
+    let start = raw.data.addr().checked_add(usize::try_from(raw.byte_offset).ok()?)?;
+    let (first, last) = (start.checked_add_signed(low)?, start.checked_add_signed(high)?);
+    (last <= isize::MAX as usize).then_some((first, last))
+}
+
+/// Whether the page of an address is mapped: two calls of the kernel tell wrong strides, offsets and unmapped memory
+/// before anything reads there. Memory that was freed but not unmapped cannot be told.
+#[cfg(target_os = "linux")]
+fn is_mapped(address: usize) -> bool {
+    // SAFETY: a query of a constant.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.max(4096) as usize;
+    let mut resident = 0u8;
+    // SAFETY: `mincore` reads no memory at the address; it writes one byte, of the one page.
+    let status = unsafe { libc::mincore(std::ptr::without_provenance_mut(address / page * page), 1, &mut resident) };
+    status == 0
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_mapped(_: usize) -> bool {
+    true
+}
+
 /// Checked description of imported memory.
 struct Layout {
     address: *mut u8,
@@ -441,6 +470,13 @@ impl Layout {
             return Err(refuse("there is no data".into()));
         }
         let address = raw.data.cast::<u8>().wrapping_add(raw.byte_offset as usize);
+        if shape.numel() > 0 {
+            let (first, last) = span(raw, &sizes[..rank], &strides, dtype.size())
+                .ok_or_else(|| refuse("offset and strides are beyond any memory".into()))?;
+            if raw.device.kind == CPU && !(is_mapped(first) && is_mapped(last)) {
+                return Err(refuse("the process has no memory there".into()));
+            }
+        }
         Ok(Layout { address, dtype, shape, strides, device })
     }
 

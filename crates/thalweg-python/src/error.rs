@@ -15,7 +15,7 @@ use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use thalweg::Error;
+use thalweg::{Error, MistakeKind, take_mistake_kind};
 
 thread_local! {
     /// Whether this thread is inside [`caught`], where panics are not printed.
@@ -49,8 +49,8 @@ pub fn install() {
     });
 }
 
-/// Calls `f`; a panic is returned as its message.
-fn caught<R>(f: impl FnOnce() -> R) -> Result<R, String> {
+/// Calls `f`; a panic is returned as its message and the kind of the mistake.
+fn caught<R>(f: impl FnOnce() -> R) -> Result<R, (String, Option<MistakeKind>)> {
     struct Restore(bool);
     impl Drop for Restore {
         fn drop(&mut self) {
@@ -58,8 +58,10 @@ fn caught<R>(f: impl FnOnce() -> R) -> Result<R, String> {
         }
     }
     let _restore = Restore(INSIDE.replace(true));
+    // Kinds of panics that other code has caught are forgotten.
+    take_mistake_kind();
     // A front function that panics has recorded nothing, so no state is left half changed.
-    panic::catch_unwind(AssertUnwindSafe(f)).map_err(|payload| text_of(&*payload))
+    panic::catch_unwind(AssertUnwindSafe(f)).map_err(|payload| (text_of(&*payload), take_mistake_kind()))
 }
 
 fn text_of(payload: &(dyn Any + Send)) -> String {
@@ -92,7 +94,7 @@ fn check_fork(py: Python<'_>) -> PyResult<()> {
 #[inline]
 pub fn run<R: Send>(py: Python<'_>, f: impl FnOnce() -> R + Send) -> PyResult<R> {
     check_fork(py)?;
-    py.detach(|| caught(f)).map_err(|text| mistake(py, &text))
+    py.detach(|| caught(f)).map_err(|(text, kind)| mistake(py, &text, kind))
 }
 
 /// As [`run`], for a function that returns a failure.
@@ -149,7 +151,7 @@ pub fn axis_error(py: Python<'_>, message: impl Into<String>) -> PyErr {
     }
 }
 
-/// Begins of panic messages that are no mistake of the caller.
+/// Begins of panic messages of the standard library, which are no mistake of the caller.
 const DEFECTS: [&str; 9] = [
     "index out of bounds",
     "called `",
@@ -162,28 +164,19 @@ const DEFECTS: [&str; 9] = [
     "not implemented",
 ];
 
-/// The exception of a panic of the front, which says what the caller did wrong.
-fn mistake(py: Python<'_>, text: &str) -> PyErr {
-    if DEFECTS.iter().any(|d| text.starts_with(d)) {
+/// The exception of a panic of the front by its kind; the message says what the caller did wrong.
+fn mistake(py: Python<'_>, text: &str, kind: Option<MistakeKind>) -> PyErr {
+    if kind.is_none() && DEFECTS.iter().any(|d| text.starts_with(d)) {
         let message = format!("a defect of Thalweg, not of the calling program: {text}");
         return with_line(py, PyRuntimeError::new_err(message));
     }
     let message = in_python(text);
-    if text.contains(": axis ") && (text.contains("out of range for rank") || text.contains("is named twice")) {
-        return axis_error(py, message);
-    }
-    let error = if text.contains("is out of range for axis") {
-        PyIndexError::new_err(message)
-    } else if text.contains("dtypes ") && text.contains(" differ")
-        || text.contains(", not f") && text.contains(": takes ")
-        || [", not i", ", not u", ", not bool", ", not bf16"].iter().any(|s| text.contains(s))
-            && text.contains(": takes ")
-    {
-        PyTypeError::new_err(message)
-    } else if text.contains(" does not fit ") && text.contains(".cast(") {
-        PyOverflowError::new_err(message)
-    } else {
-        PyValueError::new_err(message)
+    let error = match kind {
+        Some(MistakeKind::Axis) => return axis_error(py, message),
+        Some(MistakeKind::Index) => PyIndexError::new_err(message),
+        Some(MistakeKind::DType) => PyTypeError::new_err(message),
+        Some(MistakeKind::Range) => PyOverflowError::new_err(message),
+        _ => PyValueError::new_err(message),
     };
     with_line(py, error)
 }

@@ -170,6 +170,9 @@ class Hostile:
         return (1, 0)
 
 
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="pages are asked for on Linux only")
+
+
 @pytest.mark.parametrize(
     ("fields", "kind"),
     [
@@ -183,6 +186,19 @@ class Hostile:
         (dict(strides=(2**62, 1)), ValueError),
         (dict(data=0), ValueError),
         (dict(device_type=99), BufferError),
+        (dict(device_type=10), BufferError),
+        (dict(bits=0), TypeError),
+        (dict(lanes=65535), TypeError),
+        (dict(ndim=2**31 - 1), ValueError),
+        (dict(shape=(2**62, 4)), ValueError),
+        (dict(shape=(2**63 - 1,)), ValueError),
+        (dict(strides=(-(2**63), 1)), ValueError),
+        # Addresses that wrap, and that no memory of the process has.
+        (dict(byte_offset=2**63), ValueError),
+        (dict(byte_offset=2**64 - 8), ValueError),
+        pytest.param(dict(data=64), ValueError, marks=LINUX),
+        pytest.param(dict(strides=(2**40, -(2**40))), ValueError, marks=LINUX),
+        pytest.param(dict(byte_offset=2**45), ValueError, marks=LINUX),
     ],
 )
 def test_hostile_capsules(fields, kind):
@@ -191,6 +207,23 @@ def test_hostile_capsules(fields, kind):
         tw.from_dlpack(hostile)
     # It was refused, so it was not consumed, and its owner still frees it.
     assert hostile.deleted == 0
+
+
+@LINUX
+def test_unmapped_memory():
+    import mmap
+
+    page = mmap.mmap(-1, 4096)
+    pointer = ctypes.addressof(ctypes.c_char.from_buffer(page))
+    used = Hostile(data=pointer, shape=(4,))
+    assert tw.from_dlpack(used).tolist() == [0, 0, 0, 0]
+    with pytest.raises(ValueError, match="consumed"):
+        tw.from_dlpack(used)
+    gc.collect()
+    page.close()
+    freed = Hostile(data=pointer, shape=(4,))
+    with pytest.raises(ValueError, match="no memory"):
+        tw.from_dlpack(freed)
 
 
 def test_odd_capsules():

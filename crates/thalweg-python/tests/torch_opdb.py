@@ -1,6 +1,7 @@
 """PyTorch's operator database through the backend: every entry and sample against eager PyTorch.
 
-    python tests/torch_opdb.py [--device cuda] [--samples N] [--json FILE] [--dynamo] [--peer aot_eager] [--no-backward] [ENTRY ...]
+    python tests/torch_opdb.py [--device cuda] [--samples N] [--json FILE] [--dynamo] [--peer aot_eager] [--no-backward]
+                                 [--dtypes float64,bfloat16] [ENTRY ...]
 
 An entry is right (every sample agrees, no kernel of PyTorch ran), right with eager kernels, wrong, or an error.
 Functions are traced by AOTAutograd alone, which is ten times faster than through Dynamo; `--dynamo` takes Dynamo.
@@ -24,7 +25,8 @@ import thalweg.torch
 warnings.filterwarnings("ignore")
 torch.set_num_threads(1)
 DYNAMO = False
-DTYPES = (torch.float32, torch.int64, torch.bool)
+# Operations that PyTorch's kernels ran, with the reason, by entry and direction.
+BY_PYTORCH = {}
 
 # Entries whose values no comparison can check: random numbers, uninitialised memory.
 RANDOM = (
@@ -68,7 +70,8 @@ def close(a, b, name):
         return None
     try:
         wide = a.is_floating_point() or a.is_complex()
-        torch.testing.assert_close(a, b, rtol=2e-4 if wide else 0, atol=2e-5 if wide else 0, equal_nan=True)
+        rtol, atol = {torch.bfloat16: (3e-2, 1e-2), torch.float16: (4e-3, 2e-3)}.get(a.dtype, (2e-4, 2e-5)) if wide else (0, 0)
+        torch.testing.assert_close(a, b, rtol=rtol, atol=atol, equal_nan=True)
     except AssertionError as error:
         return str(error).replace("\n", " ")[:160]
     if a.layout == torch.strided and a.numel() > 1 and a.stride() != b.stride():
@@ -97,6 +100,22 @@ def run(f, leaves, backward):
             gradients = torch.autograd.grad([p[0] for p in pairs], wanted, [p[1] for p in pairs], allow_unused=True)
     detached = [x.detach() if isinstance(x, torch.Tensor) else x for x in out]
     return detached, list(gradients)
+
+
+def exact_results(f, leaves):
+    """Eager results of f64 operands; none where the operation has no f64."""
+    try:
+        wide = [x.double() if isinstance(x, torch.Tensor) and x.dtype == torch.float32 else x for x in leaves]
+        return run(f, [x.detach().requires_grad_(x.requires_grad) if isinstance(x, torch.Tensor) and x.is_floating_point() else x for x in wide], False)[0]
+    except Exception:
+        return []
+
+
+def nearer(a, b, exact):
+    """Whether a result of f32 is no farther from that of f64 than eager's."""
+    if not isinstance(exact, torch.Tensor) or a.dtype != torch.float32:
+        return False
+    return bool((a.double() - exact).abs().max() <= (b.double() - exact).abs().max())
 
 
 def check(op, sample, backward, compiler, name):
@@ -130,8 +149,13 @@ def check(op, sample, backward, compiler, name):
     except Exception as error:
         text = f"{type(error).__name__}: {error}".replace("\n", " ")
         return "error", text[:300]
+    exact = None
     for i, (a, b) in enumerate(zip(found, expected)):
         why = close(a, b, "uniform" if i == 1 and name.startswith(TIED) else name)
+        if why and "not close" in why:
+            exact = exact_results(f, leaves) if exact is None else exact
+            if exact and nearer(a, b, exact[i]):
+                continue
         if why:
             return "wrong", why
     for a, b in zip(gradients, expected_gradients):
@@ -140,9 +164,23 @@ def check(op, sample, backward, compiler, name):
         if a is not None and (why := close(a, b, name)) and "strides" not in why:
             return "wrong gradient", why
     eager = thalweg.torch.statistics()["eager"]
+    BY_PYTORCH.setdefault((name, backward), {}).update({k: why for k, (_, why) in eager.items()})
     if eager:
         return "eager", "; ".join(f"{k} ({why})" for k, (n, why) in eager.items())[:300]
     return "right", None
+
+
+def by_inductor_too(reasons):
+    """Whether inductor's registry of fallbacks has all the operations, or their operands or results are complex."""
+    from torch._inductor.lowering import fallbacks
+
+    names = {str(op) for op in fallbacks}
+    # Checks that raise are no operation of the entry.
+    checks = ("python.with_effects", "aten._assert_async", "aten._linalg_check_errors")
+    complex_ = ("a dtype or rank that Thalweg has not", "a result of a dtype that Thalweg has not", "a complex dtype")
+    of_complex = ("view_as_complex", "aten.complex.", "polar", "_conj", "_fft_", "view_as_real", "aten._to_copy")
+    return all(op in names or why in complex_ or op.startswith(checks) or any(part in op for part in of_complex)
+               for op, why in reasons.items())
 
 
 ORDER = ["error", "wrong", "wrong gradient", "eager", "right"]
@@ -158,8 +196,10 @@ def main():
     parser.add_argument("--dynamo", action="store_true")
     parser.add_argument("--no-backward", action="store_true")
     parser.add_argument("--part", help="I/N: only every N-th entry, from I on")
+    parser.add_argument("--dtypes", default="float32,int64,bool")
     parser.add_argument("--seconds", type=float, default=20.0, help="limit of an entry")
     options = parser.parse_args()
+    dtypes = [getattr(torch, name) for name in options.dtypes.split(",")]
     global DYNAMO
     DYNAMO = options.dynamo
     compiler = options.peer or thalweg.torch.backend
@@ -173,7 +213,7 @@ def main():
     for op in entries:
         name = name_of(op)
         start = time.time()
-        for dtype in DTYPES:
+        for dtype in dtypes:
             if dtype not in op.supported_dtypes(options.device):
                 continue
             tracked = dtype.is_floating_point and op.supports_autograd and not options.no_backward
@@ -211,6 +251,8 @@ def main():
     for title, table in (("forward", forward), ("backward", backward)):
         found = collections.Counter(table.values())
         print(title, len(table), dict(found))
+        also = [n for n, kind in table.items() if kind == "eager" and by_inductor_too(BY_PYTORCH[(n, title == "backward")])]
+        print(f"{title}: of those by PyTorch's kernels, inductor calls the same kernel, or is given complex numbers, for {len(also)}")
     print("samples", dict(counts))
     if options.json:
         with open(options.json, "w") as file:

@@ -1,6 +1,7 @@
 //! Axes and sizes as arguments: negative ones, single ones, lists, all of them.
 
-use crate::{MAX_RANK, Shape};
+use crate::mistake::mistake;
+use crate::{MAX_RANK, MistakeKind, Shape};
 use std::ops::RangeFull;
 
 /// Index of a dimension; negative ones count from the end (-1 is the last).
@@ -29,7 +30,17 @@ impl Axis {
 #[inline(never)]
 #[track_caller]
 fn bad_axis(name: &str, axis: i64, rank: usize) -> ! {
+    mistake(MistakeKind::Axis);
     panic!("{name}: axis {axis} is out of range for rank {rank}")
+}
+
+/// Panics because an axis is an argument twice.
+#[cold]
+#[inline(never)]
+#[track_caller]
+pub(crate) fn named_twice(name: &str, axis: impl std::fmt::Display) -> ! {
+    mistake(MistakeKind::Axis);
+    panic!("{name}: axis {axis} is named twice")
 }
 
 /// Index along an axis or number of its elements, an argument of [`select`](crate::Tensor::select) and
@@ -87,7 +98,9 @@ impl Axes {
         }
         for i in 0..self.count {
             let at = Axis(self.list[i]).of(name, rank);
-            assert!(!out[..i].contains(&at), "{name}: axis {} is named twice", self.list[i]);
+            if out[..i].contains(&at) {
+                named_twice(name, self.list[i]);
+            }
             out[i] = at;
         }
         (out, self.count)

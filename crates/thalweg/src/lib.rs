@@ -142,6 +142,7 @@ mod host;
 #[cfg(any(feature = "linalg", feature = "fft"))]
 mod host_threads;
 pub mod kernel;
+mod mistake;
 mod mode;
 mod node;
 mod observe;
@@ -190,6 +191,7 @@ pub use io::safetensors::{Safetensors, safetensors_bytes, write_safetensors};
 pub use linalg::MatrixNorm;
 pub use loss::{ClassLoss, Reduction};
 pub use matmul::Contracted;
+pub use mistake::{MistakeKind, take_mistake_kind};
 pub use mode::{
     flush, set_deferring, set_matmul_precision, set_measuring, set_recomputing, set_reproducible, set_search_effort,
     set_tiers, synchronize, with_fusion, with_strict,

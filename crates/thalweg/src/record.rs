@@ -3,9 +3,10 @@
 //! The success path formats nothing and allocates nothing of its own. A mistake panics in a cold function with the
 //! caller's line, before anything is recorded, so the stream is unchanged.
 
+use crate::mistake::mistake;
 use crate::operand::Arg;
 use crate::tape;
-use crate::{DType, Operand, Scalar, Shape, Tensor};
+use crate::{DType, MistakeKind, Operand, Scalar, Shape, Tensor};
 use thalweg_ir::{ElementOp, Op};
 use thalweg_stream::{self as stream, DeviceRef, record};
 
@@ -306,6 +307,7 @@ pub(crate) fn wrong_dtype(name: &str, takes: &str, dtype: DType) -> ! {
         "an integer dtype or bool" => "compare (.ne(0)) or .cast(DType::I64) first",
         _ => ".cast(DType::F32) first",
     };
+    mistake(MistakeKind::DType);
     panic!("{name}: takes {takes}, not {dtype}; {hint}")
 }
 
@@ -313,6 +315,7 @@ pub(crate) fn wrong_dtype(name: &str, takes: &str, dtype: DType) -> ! {
 #[inline(never)]
 #[track_caller]
 pub(crate) fn dtypes_differ(name: &str, a: DType, b: DType) -> ! {
+    mistake(MistakeKind::DType);
     panic!("{name}: dtypes {a} and {b} differ; convert one with .cast(DType::{a:?}) or .cast(DType::{b:?})")
 }
 
@@ -334,6 +337,7 @@ fn devices_differ(name: &str, a: &Tensor, b: &Tensor) -> ! {
 #[inline(never)]
 #[track_caller]
 fn does_not_fit(name: &str, value: Scalar, dtype: DType) -> ! {
+    mistake(MistakeKind::Range);
     match value {
         Scalar::Float(v) => panic!("{name}: {v} does not fit {dtype}; .cast(..) the tensor first"),
         Scalar::Int(v) => panic!("{name}: {v} does not fit {dtype}; .cast(..) the tensor first"),

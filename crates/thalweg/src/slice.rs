@@ -285,6 +285,7 @@ impl Tensor {
         let size = self.dims()[axis] as i64;
         let position = if at < 0 { at.saturating_add(size) } else { at };
         if position < 0 || position >= size {
+            crate::mistake::mistake(crate::MistakeKind::Index);
             panic!("{name}: index {at} is out of range for axis {axis} of {}", self.shape());
         }
         position

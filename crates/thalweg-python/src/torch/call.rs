@@ -69,6 +69,8 @@ pub struct Call<'a> {
     pub(super) registers: &'a [Value],
     pub(super) args: &'a [Arg],
     pub(super) dtypes: &'a [Option<ArrayDType>],
+    /// Results that something reads.
+    pub(super) read: &'a [bool],
 }
 
 /// Operand of a binary operation.
@@ -257,6 +259,11 @@ impl<'a> Call<'a> {
             Some(Some(ArrayDType::Real(d))) => Ok(*d),
             _ => Err("a result of a dtype that Thalweg has not".into()),
         }
+    }
+
+    /// Whether a later operation or the program's user reads result `k`. One that nobody reads may be `Value::None`.
+    pub fn is_read(&self, k: usize) -> bool {
+        self.read.get(k).copied().unwrap_or(true)
     }
 
     /// Argument `i` as an operand.

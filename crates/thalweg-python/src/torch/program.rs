@@ -33,6 +33,8 @@ struct Instruction {
     dtypes: Vec<Option<ArrayDType>>,
     /// Registers that no later instruction reads.
     last_reads: Vec<usize>,
+    /// Whether a later instruction or a result of the program reads each result.
+    read: Vec<bool>,
     eager: Option<Eager>,
 }
 
@@ -179,7 +181,16 @@ impl Program {
         let mut built = self.lock();
         let top = results.iter().copied().max().map_or(0, |r| r + 1);
         built.registers = built.registers.max(top);
-        built.instructions.push(Instruction { name, rule, args, results, dtypes, last_reads: vec![], eager });
+        built.instructions.push(Instruction {
+            name,
+            rule,
+            args,
+            results,
+            dtypes,
+            last_reads: vec![],
+            read: vec![],
+            eager,
+        });
         Ok(())
     }
 
@@ -196,6 +207,7 @@ impl Program {
             read[r.register] = true;
         }
         for instruction in built.instructions.iter_mut().rev() {
+            instruction.read = instruction.results.iter().map(|&r| read[r]).collect();
             let mut last = vec![];
             let mut note = |r: usize| {
                 if !read[r] {
@@ -439,8 +451,12 @@ impl Run<'_> {
             let refused = match instruction.rule {
                 None => Reject("no rule".into()),
                 Some(rule) => {
-                    let call =
-                        Call { registers: &self.registers, args: &instruction.args, dtypes: &instruction.dtypes };
+                    let call = Call {
+                        registers: &self.registers,
+                        args: &instruction.args,
+                        dtypes: &instruction.dtypes,
+                        read: &instruction.read,
+                    };
                     // A method that panics has recorded nothing.
                     match catch_unwind(AssertUnwindSafe(|| rule(&call))) {
                         Ok(Ok(Out::One(value))) => {

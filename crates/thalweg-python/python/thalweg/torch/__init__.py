@@ -11,6 +11,7 @@ from torch._decomp import core_aten_decompositions, decomposition_table
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 
+from ._layers import encoder_layer, lstm_as_cells
 from ._lower import lower
 
 __all__ = ["backend", "compile_function", "decompositions", "report", "reset", "statistics"]
@@ -109,6 +110,7 @@ def decompositions():
             name = str(op).removeprefix("aten.")
             if op not in table and (name in _DECOMPOSED or name.split(".")[0] in _DECOMPOSED) and "out" not in name:
                 table[op] = f
+        table[torch.ops.aten._transformer_encoder_layer_fwd.default] = encoder_layer
         _decompositions = table
     return _decompositions
 
@@ -157,7 +159,8 @@ def backend(gm, example_inputs, **options):
         decompositions=decompositions(),
         partition_fn=min_cut_rematerialization_partition,
     )
-    return compile(gm, example_inputs)
+    with lstm_as_cells():
+        return compile(gm, example_inputs)
 
 
 def statistics():

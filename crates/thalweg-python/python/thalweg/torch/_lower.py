@@ -30,6 +30,7 @@ _SYMBOLIC = {
     operator.not_: "operator.not",
     torch.sym_max: "sym.max",
     torch.sym_min: "sym.min",
+    torch.sym_sum: "sym.sum",
     torch.sym_float: "sym.float",
     torch.sym_int: "sym.int",
     torch.sym_not: "operator.not",
@@ -43,14 +44,14 @@ if hasattr(torch, "_sym_sqrt"):
 # Operations that draw random numbers.
 _RANDOM = (
     "rand.", "randn.", "rand_like.", "randn_like.", "randint", "randperm.", "uniform.", "normal_functional.", "normal.",
-    "exponential.", "cauchy.", "log_normal.", "geometric.", "bernoulli.", "native_dropout.",
+    "exponential.", "cauchy.", "log_normal.", "geometric.", "bernoulli.", "native_dropout.", "rrelu_with_noise",
 )
 
 # Arguments that say how memory is laid out, which is decided at the results.
 _LAYOUT = {"memory_format", "layout", "pin_memory", "non_blocking", "requires_grad"}
 
 # Operations whose elements depend on the strides of their first argument.
-_STRIDED = {"aten.as_strided.default", "aten.as_strided_copy.default", "aten.as_strided_scatter.default"}
+_STRIDED = {"aten.as_strided.default", "aten.as_strided_copy.default", "aten.as_strided_scatter.default", "aten.resize.default"}
 
 
 class _Unsupported(Exception):

@@ -450,7 +450,7 @@ pub const ROWS: &[Row] = &[
         match c.int(0)? {
             0 => Ok(x.digamma().into()),
             1 => Ok(x.trigamma().into()),
-            _ => Err("a derivative beyond trigamma".into()),
+            n => Ok(super::special::polygamma(&x.cast(DType::F64), n).cast(x.dtype()).into()),
         }
     }),
     ("aten.angle.default", |c| {
@@ -508,7 +508,6 @@ pub const ROWS: &[Row] = &[
         let x = c.tensor(0)?;
         Ok(if c.word(1) == Some("tanh") { x.gelu_tanh() } else { x.gelu() }.into())
     }),
-    ("aten.frexp.Tensor", |_| Err("frexp".into())),
 ];
 
 fn remainder(c: &Call<'_>) -> Outcome {

@@ -202,8 +202,8 @@ fn index_put(c: &Call<'_>) -> Outcome {
         return Ok(mask.reshape(&dims[..]).where_(values.cast(x.dtype()).reshape(()), x).into());
     }
     let (axes, list) = parts(c, 1, x)?;
-    if accumulate && x.dtype() == DType::Bool || x.numel() == 0 {
-        return Err("bools, or an empty tensor".into());
+    if x.numel() == 0 {
+        return Err("an empty tensor".into());
     }
     let all = Tensor::broadcast_all(&list);
     let rank = all[0].rank();
@@ -231,6 +231,11 @@ fn index_put(c: &Call<'_>) -> Outcome {
         values = values.broadcast_to(&natural[..]).permute(order);
     } else {
         values = values.broadcast_to(&shape[..]);
+    }
+    if accumulate && x.dtype() == DType::Bool {
+        // The sum of bools is "or".
+        let sum = moved.cast(DType::I32).index_put(&all, values.cast(DType::I32), true);
+        return Ok(sum.ne(0).permute(back).into());
     }
     Ok(moved.index_put(&all, &values, accumulate).permute(back).into())
 }
@@ -278,8 +283,8 @@ pub const ROWS: &[Row] = &[
         let a = axis_of(c, 1, x)?;
         if x.dtype() == DType::Bool {
             let values = at_least_1d(c.tensor(3)?);
-            if alpha.to_f64() != 1.0 || x.numel() == 0 {
-                return Err("bools".into());
+            if alpha.to_f64() == 0.0 || x.numel() == 0 {
+                return Ok(x.clone().into());
             }
             let mut dims = vec![1; values.rank()];
             dims[a] = index.numel();

@@ -11,6 +11,9 @@ mod matmul;
 mod normalize;
 mod random;
 mod reduce;
+mod small;
+mod special;
+mod special_tables;
 mod symbolic;
 mod views;
 
@@ -18,7 +21,7 @@ use super::call::{Row, Rule};
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-const TABLES: [&[Row]; 11 + cfg!(feature = "linalg") as usize] = [
+const TABLES: [&[Row]; 14 + cfg!(feature = "linalg") as usize] = [
     elementwise::ROWS,
     views::ROWS,
     reduce::ROWS,
@@ -30,6 +33,9 @@ const TABLES: [&[Row]; 11 + cfg!(feature = "linalg") as usize] = [
     create::ROWS,
     symbolic::ROWS,
     gradients::ROWS,
+    small::ROWS,
+    special::ROWS,
+    special::PAIRS,
     #[cfg(feature = "linalg")]
     linalg::ROWS,
 ];

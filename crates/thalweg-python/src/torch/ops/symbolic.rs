@@ -69,6 +69,7 @@ pub const ROWS: &[Row] = &[
     ("operator.not", |c| number(Scalar::Bool(!c.flag(0)?))),
     ("sym.max", |c| binary(c, |a, b| Some(a.max(b)), f64::max)),
     ("sym.min", |c| binary(c, |a, b| Some(a.min(b)), f64::min)),
+    ("sym.sum", |c| number(Scalar::Int(c.ints(0)?.iter().sum()))),
     ("sym.float", |c| number(Scalar::Float(c.float(0)?))),
     ("sym.int", |c| number(Scalar::Int(c.float(0)?.trunc() as i64))),
     ("sym.floor", |c| number(Scalar::Int(c.float(0)?.floor() as i64))),
