@@ -12,7 +12,7 @@ use std::sync::Arc;
 use thalweg_gpu::runtime::{Bound, Compiler, DeviceMemory, MEMORY, Queues, TO_DEVICE, Written};
 use thalweg_gpu::{Plan, Skeleton, plan};
 use thalweg_ir::View;
-use thalweg_kernel::{Contracts, Geometry, Kernel, Machine, Moved, Residence};
+use thalweg_kernel::{Contracts, Geometry, Kernel, Moved, Residence};
 use thalweg_runtime::environment;
 use thalweg_runtime::{
     Backend, Batch, Buffer, Decomposition, Device, Error, Fourier, MemoryStats, Pool, Program, ProgramInfo, Throughput,
@@ -285,10 +285,6 @@ impl Device for CudaDevice {
 
     fn contracts(&self) -> Contracts {
         Contracts::Tiles
-    }
-
-    fn machine(&self) -> Machine {
-        Machine::gpu()
     }
 
     fn throughput(&self) -> Option<Throughput> {

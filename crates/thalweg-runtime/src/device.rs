@@ -133,7 +133,7 @@ pub trait Device: Any + Send + Sync + Debug {
 
     /// Machine facts that determine how programs cut kernels; the planner counts calls and strips by them.
     fn machine(&self) -> Machine {
-        Machine::default()
+        if self.throughput().is_some() { Machine::gpu() } else { Machine::default() }
     }
 
     /// Supported fusion with matrix products ([`Kernel::Contraction`] with bodies); other such kernels are never passed

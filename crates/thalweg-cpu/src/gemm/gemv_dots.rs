@@ -126,13 +126,17 @@ unsafe fn columns_of<T: Scheme>(
             // SAFETY: the caller's promise: there is space for the sums twice.
             unsafe { turned.add(column * p.m + row).write(sums.add(row * n + column).read()) };
         }
-        // SAFETY: the caller's promise. Columns of the swapped product are rows of c, which lie one after the other.
-        return match p.result {
-            Result::Store(to) => unsafe {
-                blocked::store::<T>(turned, to.get().cast::<T::Stored>().wrapping_add(columns.start * p.m), n * p.m);
-            },
+        // Columns of the swapped product are rows of c, which lie one after the other.
+        match p.result {
+            Result::Store(to) => {
+                let to = to.get().cast::<T::Stored>().wrapping_add(columns.start * p.m);
+                // SAFETY: the caller's promise.
+                unsafe { blocked::store::<T>(turned, to, n * p.m) };
+            }
+            // SAFETY: the sums belong to this thread.
             Result::Tiles { .. } => unsafe { p.result.tile::<T>(columns, 0..p.m, turned, p.m) },
-        };
+        }
+        return;
     }
     match p.result {
         // SAFETY: the sums belong to this thread.
