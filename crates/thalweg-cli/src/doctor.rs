@@ -85,6 +85,10 @@ fn instruction_sets() -> String {
         if let parts @ [_, ..] = &there(&of_avx512)[..] {
             shown += &format!(" avx512({})", parts.join(" "));
         }
+        // The processor has them, and the operating system lets this process use them.
+        if thalweg::CpuEngine::Avx512Amx.available() {
+            shown += " amx(tile bf16)";
+        }
         shown
     }
     #[cfg(not(target_arch = "x86_64"))]

@@ -22,6 +22,9 @@ use thalweg_runtime::{Error, ProgramInfo};
 /// Engine of the CPU: the emitter for one instruction set, or the portable tile engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Choice {
+    /// Like [`Choice::Avx512Narrow`]; matrix products of bf16 also use tile registers (AMX), which hold 16 × 16 sums and
+    /// add 16 products of pairs to each.
+    Avx512Amx,
     /// The x86-64 emitter with AVX-512. Matrix products also use the dot-product instructions of AVX512_BF16 and
     /// AVX512_VNNI where the machine has them: each lane adds 2 products of bf16 or 4 of bytes to its sum.
     Avx512Narrow,
@@ -49,12 +52,15 @@ impl Choice {
 
     /// Engines that this machine can run, best first.
     pub fn all() -> impl Iterator<Item = Choice> {
-        [Choice::Avx512Narrow, Choice::Avx512, Choice::Avx2, Choice::Tile].into_iter().filter(|c| c.available())
+        [Choice::Avx512Amx, Choice::Avx512Narrow, Choice::Avx512, Choice::Avx2, Choice::Tile]
+            .into_iter()
+            .filter(|c| c.available())
     }
 
     /// Name of the choice in `THALWEG_ISA`.
     pub fn name(self) -> &'static str {
         match self {
+            Choice::Avx512Amx => "avx512-amx",
             Choice::Avx512Narrow => "avx512-narrow",
             Choice::Avx512 => "avx512",
             Choice::Avx2 => "avx2",
@@ -66,15 +72,35 @@ impl Choice {
     pub fn available(self) -> bool {
         #[cfg(unix)]
         if let Some(isa) = self.isa() {
-            return isa.available() && (self != Choice::Avx512Narrow || self.pairs() || self.quads());
+            let narrow = self.pairs() || self.quads();
+            return isa.available()
+                && match self {
+                    Choice::Avx512Amx => narrow && self.tiles(),
+                    Choice::Avx512Narrow => narrow,
+                    _ => true,
+                };
         }
         self == Choice::Tile
+    }
+
+    /// Whether the engine includes the dot-product instructions for narrow elements.
+    #[cfg(unix)]
+    fn narrow(self) -> bool {
+        matches!(self, Choice::Avx512Amx | Choice::Avx512Narrow)
+    }
+
+    /// Whether GEMMs of several rows and columns of bf16 use tile registers (`tdpbf16ps` of AMX).
+    pub(crate) fn tiles(self) -> bool {
+        #[cfg(unix)]
+        return self == Choice::Avx512Amx && self.isa().is_some_and(emitter::Isa::tiles);
+        #[cfg(not(unix))]
+        false
     }
 
     /// Whether GEMMs of bf16 use `vdpbf16ps` (AVX512_BF16), which adds two products to each f32 sum.
     pub(crate) fn pairs(self) -> bool {
         #[cfg(unix)]
-        return self == Choice::Avx512Narrow && self.isa().is_some_and(emitter::Isa::pairs);
+        return self.narrow() && self.isa().is_some_and(emitter::Isa::pairs);
         #[cfg(not(unix))]
         false
     }
@@ -82,7 +108,7 @@ impl Choice {
     /// Whether GEMMs of i8 and u8 use `vpdpbusd` (AVX512_VNNI), which adds four products to each i32 sum.
     pub(crate) fn quads(self) -> bool {
         #[cfg(unix)]
-        return self == Choice::Avx512Narrow && self.isa().is_some_and(emitter::Isa::quads);
+        return self.narrow() && self.isa().is_some_and(emitter::Isa::quads);
         #[cfg(not(unix))]
         false
     }
@@ -91,7 +117,7 @@ impl Choice {
     #[cfg(unix)]
     pub(crate) fn isa(self) -> Option<emitter::Isa> {
         match self {
-            Choice::Avx512Narrow | Choice::Avx512 => Some(emitter::Isa::Avx512),
+            Choice::Avx512Amx | Choice::Avx512Narrow | Choice::Avx512 => Some(emitter::Isa::Avx512),
             Choice::Avx2 => Some(emitter::Isa::Avx2),
             Choice::Tile => None,
         }

@@ -125,10 +125,20 @@ pub trait Scheme: Send + Sync + 'static {
     const SYMMETRIC: bool = true;
     /// Whether epilogues receive sums in the stored type instead of the accumulator type.
     const EPILOGUE_TAKES_STORED: bool = false;
+    /// Number of slots that a step of a tile adds: above 1 if tile registers hold the operands (AMX). The sums of a step
+    /// are then added up before they are added to a sum ([`Scheme::step`]); slots past the last term are 0.
+    const STEP: usize = 1;
+    /// Scheme of products with one row or one column, or with a few rows whose terms are added in lanes.
+    type Few: Scheme<Element = Self::Element, Stored = Self::Stored>;
     /// Packs the [`Scheme::GROUP`] terms `term(0)`, `term(1)`, … into a slot.
     fn slot(term: impl Fn(usize) -> Self::Element) -> Self::Slot;
     /// Adds the products of the terms of two slots, pair by pair, to a sum.
     fn dot(left: Self::Slot, right: Self::Slot, sum: Self::Sum) -> Self::Sum;
+    /// Adds the products of [`Scheme::STEP`] slots `0`, `1`, … of a row of A and of a column of B to a sum.
+    #[inline(always)]
+    fn step(left: impl Fn(usize) -> Self::Slot, right: impl Fn(usize) -> Self::Slot, sum: Self::Sum) -> Self::Sum {
+        (0..Self::STEP).fold(sum, |sum, slot| Self::dot(left(slot), right(slot), sum))
+    }
     /// Converts a sum to its stored type.
     fn store(sum: Self::Sum) -> Self::Stored;
     /// Correction added to the sums of a row of the result if [`Scheme::OFFSET`] is set. `_total` is the sum of the
@@ -143,6 +153,7 @@ impl<T: Number> Scheme for T {
     type Slot = T::Wide;
     type Sum = T::Wide;
     type Stored = T;
+    type Few = T;
     const GROUP: usize = 1;
     #[inline(always)]
     fn slot(term: impl Fn(usize) -> T) -> T::Wide {
@@ -166,6 +177,7 @@ impl Scheme for Pairs {
     type Slot = u32;
     type Sum = f32;
     type Stored = Bf16;
+    type Few = Pairs;
     const GROUP: usize = 2;
     #[inline(always)]
     fn slot(term: impl Fn(usize) -> Bf16) -> u32 {
@@ -175,10 +187,58 @@ impl Scheme for Pairs {
     /// intermediate sums are flushed to 0 with their sign.
     #[inline(always)]
     fn dot(left: u32, right: u32, sum: f32) -> f32 {
-        let normal = |x: f32| if x.abs() < f32::MIN_POSITIVE { 0f32.copysign(x) } else { x };
-        let [low, high] = [|x: u32| f32::from_bits(x << 16), |x: u32| f32::from_bits(x & 0xffff_0000)];
-        let sum = normal(normal(high(left)).mul_add(normal(high(right)), normal(sum)));
-        normal(normal(low(left)).mul_add(normal(low(right)), sum))
+        let [[x, y], [z, w]] = [terms_of(left), terms_of(right)];
+        let sum = normal(y.mul_add(w, normal(sum)));
+        normal(x.mul_add(z, sum))
+    }
+    #[inline(always)]
+    fn store(sum: f32) -> Bf16 {
+        Bf16::narrow(sum)
+    }
+}
+
+/// Number with subnormals flushed to 0 with their sign.
+#[inline(always)]
+fn normal(x: f32) -> f32 {
+    if x.abs() < f32::MIN_POSITIVE { 0f32.copysign(x) } else { x }
+}
+
+/// Widened terms of a pair of bf16, with subnormals flushed to 0.
+#[inline(always)]
+fn terms_of(pair: u32) -> [f32; 2] {
+    [pair << 16, pair & 0xffff_0000].map(|bits| normal(f32::from_bits(bits)))
+}
+
+/// Scheme of bf16 operands in steps of 16 pairs of terms, which tile registers hold (AMX): `tdpbf16ps` adds their
+/// products in f32.
+pub struct PairTiles;
+
+impl Scheme for PairTiles {
+    type Element = Bf16;
+    type Slot = u32;
+    type Sum = f32;
+    type Stored = Bf16;
+    type Few = Pairs;
+    const GROUP: usize = 2;
+    const STEP: usize = 16;
+    #[inline(always)]
+    fn slot(term: impl Fn(usize) -> Bf16) -> u32 {
+        Pairs::slot(term)
+    }
+    #[inline(always)]
+    fn dot(left: u32, right: u32, sum: f32) -> f32 {
+        Pairs::dot(left, right, sum)
+    }
+    /// Adds the first terms of all pairs in one chain of fused multiply-adds from 0, the second terms in another, the
+    /// two results, and that to the sum: each rounded once to nearest even, with subnormals flushed to 0 with their
+    /// sign.
+    #[inline(always)]
+    fn step(left: impl Fn(usize) -> u32, right: impl Fn(usize) -> u32, sum: f32) -> f32 {
+        let chains = (0..Self::STEP).fold([0f32; 2], |[even, odd], slot| {
+            let [[x, y], [z, w]] = [terms_of(left(slot)), terms_of(right(slot))];
+            [normal(x.mul_add(z, even)), normal(y.mul_add(w, odd))]
+        });
+        normal(normal(sum) + normal(chains[0] + chains[1]))
     }
     #[inline(always)]
     fn store(sum: f32) -> Bf16 {
@@ -196,6 +256,7 @@ impl Scheme for Quads {
     type Sum = i32;
     /// Sums wrap to a byte, so u8 serves results of i8 too.
     type Stored = u8;
+    type Few = Quads;
     const GROUP: usize = 4;
     const EPILOGUE_TAKES_STORED: bool = true;
     #[inline(always)]
@@ -222,6 +283,7 @@ impl<const SIGNED: bool> Scheme for WideQuads<SIGNED> {
     type Slot = u32;
     type Sum = i32;
     type Stored = i32;
+    type Few = WideQuads<SIGNED>;
     const GROUP: usize = 4;
     const OFFSET: bool = SIGNED;
     const SYMMETRIC: bool = SIGNED;

@@ -132,7 +132,7 @@ pub static MEMORY_LIMIT: Variable =
 /// Instruction set of kernels for the CPU.
 pub static ISA: Variable = variable(
     "THALWEG_ISA",
-    Allowed::Words(&["avx512-narrow", "avx512", "avx2", "tile"]),
+    Allowed::Words(&["avx512-amx", "avx512-narrow", "avx512", "avx2", "tile"]),
     "kernels' instructions, if not the best",
 );
 /// Whether to fuse operations into kernels.

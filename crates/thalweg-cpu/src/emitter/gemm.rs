@@ -30,6 +30,26 @@ impl Micro {
         f(args);
     }
 
+    /// Loads the shapes of the tile registers.
+    ///
+    /// # Safety
+    /// The micro-kernel was emitted for this, and this process may use tile registers.
+    pub unsafe fn configure(&self, shapes: &[u8; 64]) {
+        // SAFETY: as above.
+        let f: GemmFunction<[u8; 64]> = unsafe { std::mem::transmute(self.0.start()) };
+        f(shapes);
+    }
+
+    /// Releases the tile registers.
+    ///
+    /// # Safety
+    /// As [`Micro::configure`].
+    pub unsafe fn release(&self) {
+        // SAFETY: as above; the code reads no argument.
+        let f: GemmFunction<u8> = unsafe { std::mem::transmute(self.0.start()) };
+        f(&0);
+    }
+
     /// Runs a stream kernel (terms of a GEMV, added to sums in memory).
     ///
     /// # Safety

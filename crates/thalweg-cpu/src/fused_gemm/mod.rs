@@ -139,6 +139,7 @@ impl ContractionProgram {
             m: p.m,
             n: p.n,
             k: p.k,
+            whole_m: p.m,
             left: factor(0),
             right: factor(1),
             finish: if level.epilogue.is_some() { Finish::Tiles(&finish) } else { Finish::Store(store) },

@@ -286,7 +286,7 @@ impl Level<'_> {
             move |block: Block, to: *mut u8, pitch: usize| self.block(n, batch, first, block, to, pitch)
         });
         // A product of one row reads its operands in place.
-        let packed = self.packed.filter(|_| rows.len() > 1).map(|p| p.factor(batch));
+        let packed = self.packed.filter(|p| rows.len() > 1 || p.packing.serves_rows()).map(|p| p.factor(batch));
         // A layout starts at the operand's first line, but the lines of this block do not.
         let grids = [None, self.grid(1, batch..batch + 1)];
         let own = |n: usize, first: usize| {
@@ -298,6 +298,7 @@ impl Level<'_> {
             m: rows.len(),
             n: columns,
             k: terms,
+            whole_m: self.product.m,
             left: left.unwrap_or_else(|| own(0, rows.start)),
             right: packed.unwrap_or_else(|| own(1, 0)),
             finish,

@@ -8,7 +8,7 @@
 
 use super::blocking::{Blocking, Right, Sizes, blocking, even};
 use super::pack::Cuts;
-use super::{Operand, Product, Result, Side, TERMS, groups, scratch, stored_as_carried};
+use super::{Operand, Product, Result, Side, TERMS, groups, pack, padded, scratch, steps, stored_as_carried};
 use crate::gemm_call::TileArgs;
 use crate::number::Scheme;
 use crate::simd::{Job, Shared, dispatch};
@@ -32,18 +32,21 @@ pub unsafe fn run<T: Scheme>(p: &Product<'_, T>, threads: &Threads) {
         return;
     };
     if let Operand::Packed { first, n, k } = p.right.operand {
-        debug_assert!(p.right.k == k || p.right.k.is_multiple_of(T::GROUP), "part of a group of packed terms");
+        debug_assert!(
+            p.right.k == k || p.right.k.is_multiple_of(T::GROUP * T::STEP),
+            "part of a group of packed terms"
+        );
         let panels = Panels { of: 0..n, k: groups::<T>(k), first: Shared(first.get().cast()) };
         // SAFETY: the caller's promise.
         return unsafe { tasks(p, &b, 0..p.n, &panels, threads, p.ns) };
     }
     let panel = p.kernels.columns;
-    scratch::with(scratch::Use::Shared, together * p.k.max(1) * size_of::<T::Slot>(), |packed| {
+    scratch::with(scratch::Use::Shared, together * padded::<T>(p.k.max(1)) * size_of::<T::Slot>(), |packed| {
         let packed = Shared(packed.cast::<T::Slot>());
         for first in (0..p.n).step_by(together) {
             let columns = first..(first + together).min(p.n);
             let ns = p.ns * columns.len() as f64 / p.n as f64;
-            threads.run(parts(columns.len(), p.k), 1, ns, |range| {
+            threads.run(parts::<T>(columns.len(), p.k), 1, ns, |range| {
                 for number in range {
                     // SAFETY: the caller's promise; the buffer has space for all panels.
                     unsafe { pack_part(&p.right, columns.clone(), panel, number, packed.get()) };
@@ -57,8 +60,8 @@ pub unsafe fn run<T: Scheme>(p: &Product<'_, T>, threads: &Threads) {
 }
 
 /// Number of chunks in which `columns` columns of B, of `k` groups of terms, are packed.
-pub fn parts(columns: usize, k: usize) -> usize {
-    columns.div_ceil(PACKED_COLUMNS) * k.div_ceil(TERMS)
+pub fn parts<T: Scheme>(columns: usize, k: usize) -> usize {
+    columns.div_ceil(PACKED_COLUMNS) * blocks::<T>(k)
 }
 
 /// Packs chunk `number` of some columns of B at its offset among their panels. All panels of one block of terms precede
@@ -75,12 +78,12 @@ pub unsafe fn pack_part<T: Scheme>(
     to: *mut T::Slot,
 ) {
     let k = groups::<T>(right.k);
-    let blocks = k.div_ceil(TERMS);
-    let terms = block(k, number % blocks);
+    let blocks = blocks::<T>(k);
+    let terms = block::<T>(k, number % blocks);
     let start = number / blocks * PACKED_COLUMNS;
     let lines = columns.start + start..(columns.start + start + PACKED_COLUMNS).min(columns.end);
     let cuts = Cuts::whole(lines.len(), panel);
-    let at = terms.start * columns.len().next_multiple_of(panel) + start * terms.len();
+    let at = terms.start * columns.len().next_multiple_of(panel) + start * padded::<T>(terms.len());
     // SAFETY: the caller's promise.
     unsafe { right.pack(lines, terms, cuts, to.wrapping_add(at)) };
 }
@@ -94,16 +97,33 @@ fn sizes<T: Scheme>(p: &Product<'_, T>, threads: usize) -> Sizes {
         size: size_of::<T::Slot>(),
         tile: [p.kernels.rows, p.kernels.columns],
         right_rows: p.right.contiguous_term_stride(),
-        left_rows: p.left.contiguous_line_stride().or_else(|| p.left.contiguous_term_stride()),
+        step: T::STEP,
+        left_rows: match p.left.operand {
+            Operand::Strided(l) if T::STEP > 1 => (l.term == 1).then(|| l.line * size_of::<T::Element>() as isize),
+            _ => p.left.contiguous_line_stride().or_else(|| p.left.contiguous_term_stride()),
+        },
         packed: matches!(p.right.operand, Operand::Packed { .. }),
         tiles: !stored_as_carried::<T>() || matches!(p.result, Result::Tiles { .. }),
         threads,
     }
 }
 
+/// Number of blocks of the K dimension. Where blocks do not decide the order of sums ([`Scheme::STEP`]), the last one
+/// also takes up to [`steps::SLACK`] groups too many.
+pub fn blocks<T: Scheme>(k: usize) -> usize {
+    let slack = if T::STEP > 1 { steps::SLACK } else { 0 };
+    k.saturating_sub(slack).div_ceil(TERMS).max((k > 0) as usize)
+}
+
 /// Range of terms in block `number` of the K dimension.
-fn block(k: usize, number: usize) -> Range<usize> {
-    number * TERMS..((number + 1) * TERMS).min(k)
+fn block<T: Scheme>(k: usize, number: usize) -> Range<usize> {
+    let end = if number + 1 == blocks::<T>(k) { k } else { (number + 1) * TERMS };
+    number * TERMS..end
+}
+
+/// Maximum number of terms of a block.
+fn longest<T: Scheme>(k: usize) -> usize {
+    k.min(if T::STEP > 1 { TERMS + steps::SLACK } else { TERMS })
 }
 
 /// Computes all rows of some columns. `shared` has the panels of these columns if they are packed for all tasks.
@@ -121,6 +141,7 @@ unsafe fn tasks<T: Scheme>(
     let row_blocks = p.m.div_ceil(b.rows);
     let tile = [p.kernels.rows, p.kernels.columns];
     threads.run(row_blocks * b.groups, 1, ns, |range| {
+        let _held = p.kernels.hold_tile_registers();
         for task in range {
             let rows = even(p.m, row_blocks, tile[0], task / b.groups);
             let own = even(columns.len(), b.groups, tile[1], task % b.groups);
@@ -135,19 +156,19 @@ unsafe fn tasks<T: Scheme>(
 
 /// Panels of B that are packed for all tasks: the range of columns that they contain, their number of terms, and their
 /// address.
-struct Panels<W> {
+pub struct Panels<W> {
     of: Range<usize>,
     k: usize,
     first: Shared<W>,
 }
 
 /// Scratch memory of a task: packed rows of A, packed columns of B, accumulators.
-struct Own<T: Scheme> {
-    left: *mut T::Slot,
-    right: *mut T::Slot,
-    sums: *mut T::Sum,
+pub struct Own<T: Scheme> {
+    pub left: *mut T::Slot,
+    pub right: *mut T::Slot,
+    pub sums: *mut T::Sum,
     /// Stride in elements between rows of the accumulators.
-    lead: usize,
+    pub lead: usize,
 }
 
 /// Runs one task: computes a rectangle of c over all terms, one block of columns after the other.
@@ -164,10 +185,15 @@ unsafe fn task_of<T: Scheme>(
     let [tile_rows, tile_columns] = [p.kernels.rows, p.kernels.columns];
     // One cache line more than a power of two, so that rows do not fall into the same cache sets.
     let lead = b.columns.min(columns.len()).next_multiple_of(tile_columns) + 16;
-    let kept = if b.keeps_left { p.k } else { p.k.min(TERMS) };
-    let left = if b.left_direct { 0 } else { rows.len().next_multiple_of(tile_rows) * kept };
-    let right = if b.right == Right::Own { p.k.min(TERMS) * lead } else { 0 };
-    let elements = left + right + rows.len() * lead;
+    let kept = if b.keeps_left { p.k } else { longest::<T>(p.k) };
+    let left = match b.left_direct {
+        _ if T::STEP > 1 => steps::left_slots::<T>(b, rows.len(), p.k),
+        true => 0,
+        false => rows.len().next_multiple_of(tile_rows) * kept,
+    };
+    let right = if b.right == Right::Own { padded::<T>(longest::<T>(p.k)) * lead } else { 0 };
+    // Tile registers also write rows past the last one.
+    let elements = left + right + if T::STEP > 1 { rows.len().next_multiple_of(tile_rows) } else { rows.len() } * lead;
     scratch::with(scratch::Use::Own, (elements + 48) * size_of::<T::Slot>(), |memory| {
         let (left, right) = (left.next_multiple_of(16), right.next_multiple_of(16));
         let first = memory.cast::<T::Slot>();
@@ -183,8 +209,13 @@ unsafe fn task_of<T: Scheme>(
                     // Sums of such a scheme start from the correction.
                     std::slice::from_raw_parts_mut(own.sums.add(row * lead), part.len()).fill(*with);
                 }
-                for number in 0..p.k.div_ceil(TERMS) {
-                    terms_of(p, b, &rows, &part, block(p.k, number), &own, shared, fresh);
+                // The blocks of packed panels, of which a product may use the first terms.
+                for terms in (0..blocks::<T>(shared.k)).map(|number| block::<T>(shared.k, number)) {
+                    let terms = terms.start..terms.end.min(p.k);
+                    let add = if T::STEP > 1 { steps::terms_of } else { terms_of };
+                    if !terms.is_empty() {
+                        add(p, b, &rows, &part, terms, &own, shared, fresh);
+                    }
                 }
                 finish(p, &rows, &part, &own);
             }
@@ -268,7 +299,7 @@ unsafe fn terms_of<T: Scheme>(
 }
 
 /// Address of a panel of B, in place or packed, and the bytes between its terms.
-fn right_of<T: Scheme>(
+pub fn right_of<T: Scheme>(
     p: &Product<'_, T>,
     b: &Blocking,
     column: usize,
@@ -282,11 +313,11 @@ fn right_of<T: Scheme>(
         (Right::Direct, Operand::Strided(r)) => (r.at(column, terms.start).cast(), r.term * size),
         (Right::Shared(_), _) => {
             // The last block of packed terms may have more terms than the product.
-            let packed = block(shared.k, terms.start / TERMS).len();
+            let packed = padded::<T>(block::<T>(shared.k, terms.start / TERMS).len());
             let at = terms.start * shared.of.len().next_multiple_of(panel) + (column - shared.of.start) * packed;
             (shared.first.get().wrapping_add(at).cast_const().cast(), panel as isize * size)
         }
-        _ => (own.right.wrapping_add(in_part * terms.len()).cast_const().cast(), panel as isize * size),
+        _ => (own.right.wrapping_add(in_part * padded::<T>(terms.len())).cast_const().cast(), panel as isize * size),
     }
 }
 
@@ -301,17 +332,46 @@ unsafe fn finish<T: Scheme>(p: &Product<'_, T>, rows: &Range<usize>, columns: &R
             unsafe { own.sums.wrapping_add(row * own.lead).write_bytes(0, columns.len()) };
         }
     }
+    if p.swapped && matches!(p.result, Result::Tiles { .. }) {
+        // Not a power of two between rows, as in `task_of`.
+        let lead = rows.len().next_multiple_of(16) + 16;
+        scratch::with(scratch::Use::Transposed, columns.len() * lead * size_of::<T::Sum>(), |room| {
+            let sums = room.cast::<T::Sum>();
+            // SAFETY: the caller's promise; the memory has space for the transposed sums.
+            unsafe {
+                pack::transposed_sums::<T>(own.sums, own.lead, [rows.len(), columns.len()], lead, sums);
+                hand_over(p, columns, rows, sums, lead);
+            }
+        });
+        return;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { hand_over(p, rows, columns, own.sums, own.lead) };
+}
+
+/// Stores a rectangle of finished sums of c, or passes it to the epilogue; rows are `lead` sums apart.
+///
+/// # Safety
+/// As for [`task_of`]; the sums belong to this thread.
+unsafe fn hand_over<T: Scheme>(
+    p: &Product<'_, T>,
+    rows: &Range<usize>,
+    columns: &Range<usize>,
+    sums: *mut T::Sum,
+    lead: usize,
+) {
     match p.result {
-        Result::Store(_) if stored_as_carried::<T>() && p.k > 0 => {}
+        // Stored by the kernels of the last block of terms.
+        Result::Store(_) if (stored_as_carried::<T>() || T::STEP > 1) && p.k > 0 => {}
         Result::Store(to) => {
             for (row, at) in rows.clone().enumerate() {
                 let to = to.get().cast::<T::Stored>().wrapping_add(at * p.n + columns.start);
                 // SAFETY: the caller's promise; the sums of a row are contiguous.
-                unsafe { store::<T>(own.sums.wrapping_add(row * own.lead), to, columns.len()) };
+                unsafe { store::<T>(sums.wrapping_add(row * lead), to, columns.len()) };
             }
         }
         // SAFETY: the sums are the task's.
-        Result::Tiles { .. } => unsafe { p.result.tile::<T>(rows.clone(), columns.clone(), own.sums, own.lead) },
+        Result::Tiles { .. } => unsafe { p.result.tile::<T>(rows.clone(), columns.clone(), sums, lead) },
     }
 }
 

@@ -31,7 +31,7 @@ const TERMS_PER_ROW: usize = 16;
 /// Returns operand B if the product is computed by dot products, else `None`.
 pub fn lines<T: Scheme>(p: &Product<'_, T>) -> Option<Strided<T::Element>> {
     match p.right.operand {
-        Operand::Strided(r) if takes::<T>(p.free, [p.m, p.right.k], r.term) => Some(r),
+        Operand::Strided(r) if !p.swapped && takes::<T>(p.free, [p.whole_m, p.right.k], r.term) => Some(r),
         _ => None,
     }
 }
@@ -39,7 +39,9 @@ pub fn lines<T: Scheme>(p: &Product<'_, T>) -> Option<Strided<T::Element>> {
 /// Whether a product of `m` rows and `k` terms, whose operand B is in memory with stride `step` between terms, is
 /// computed by dot products. This needs a free order of sums, which integers always have.
 pub fn takes<T: Scheme>(free: bool, [m, k]: [usize; 2], step: isize) -> bool {
-    let few = m <= DOT_ROWS || m <= MAX_ROWS && k.div_ceil(T::GROUP) >= TERMS_PER_ROW * m;
+    // Tile registers are as fast with few rows as with sixteen.
+    let several = T::STEP == 1 && m <= MAX_ROWS && k.div_ceil(T::GROUP) >= TERMS_PER_ROW * m;
+    let few = m <= DOT_ROWS || several;
     (free || !T::Sum::FLOAT) && few && step == 1 && k >= lanes::<T::Sum>() * T::GROUP
 }
 
@@ -170,7 +172,7 @@ unsafe fn rows_of<T: Scheme>(p: &Product<'_, T>, room: *mut T::Slot) -> Strided<
         }
         _ => {
             // SAFETY: the caller's promise.
-            unsafe { p.left.pack_rows(p.m, room) };
+            unsafe { p.left.pack_lines(p.m, room) };
             Strided { first: Shared(room), line: p.k as isize, term: 1 }
         }
     }

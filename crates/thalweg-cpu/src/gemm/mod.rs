@@ -8,14 +8,18 @@
 //! the operands and the epilogue: terms are taken in blocks of [`TERMS`]; within a block, one chain of fused
 //! multiply-adds starts at 0 and runs over ascending terms; the sums of blocks are added in order. (Integers wrap, so
 //! their order is not observable.) If the order is free, two other orders exist. `gemv_dots` describes the order for a
-//! few rows (or columns) times columns (or rows) with contiguous terms. And if the machine has an instruction for pairs of bf16 terms
-//! ([`Pairs`]), a block has [`TERMS`] pairs, and a step of a chain adds the products of a pair.
+//! few rows (or columns) times columns (or rows) with contiguous terms. And if the machine has an instruction for pairs
+//! of bf16 terms ([`Pairs`]), a block has [`TERMS`] pairs, and a step of a chain adds the products of a pair. If the
+//! machine has tile registers for pairs of bf16 ([`PairTiles`], AMX), products of several rows and columns take terms in
+//! blocks of 32 (the last one padded with zeros): within a block, one chain from 0 adds the products of even terms,
+//! another one those of odd terms; the two are added, and the sums of blocks are added in order, from 0. Other products
+//! of such a machine keep the orders of pairs.
 //!
 //! Several products with the same operand B may pack it once for all of them ([`Packing`]).
 //!
 //! `microkernels` selects the micro-kernels, emitted (`isa/gemm.rs`) or portable; `pack` packs factors into panels;
 //! `blocking` chooses the block sizes, `blocked` runs them; `gemv` and `gemv_dots` run products with one row or column,
-//! or a few; `traffic` counts their memory traffic. docs/cpu-emitter.md has an example.
+//! or a few; `steps` runs blocks of terms in tile registers; `traffic` counts their memory traffic. docs/cpu-emitter.md has an example.
 
 mod blocked;
 mod blocking;
@@ -26,12 +30,13 @@ pub(crate) mod microkernels;
 mod pack;
 mod portable;
 mod scratch;
+mod steps;
 #[cfg(test)]
 mod tests;
 pub mod traffic;
 
 use crate::engine::Choice;
-use crate::number::{Bf16, F16, Number, Pairs, Quads, Scheme, Wide, WideQuads};
+use crate::number::{Bf16, F16, Number, PairTiles, Pairs, Quads, Scheme, Wide, WideQuads};
 use crate::simd::Shared;
 use crate::threads::Threads;
 use grid::At;
@@ -78,7 +83,8 @@ pub enum Factor<'a> {
         first: *const u8,
         /// Number of columns packed.
         n: usize,
-        /// Number of terms packed. A product uses all of them, or a multiple of [`Scheme::GROUP`].
+        /// Number of terms packed. A product uses all of them, or a multiple of [`Scheme::GROUP`] ·
+        /// [`Scheme::STEP`].
         k: usize,
     },
 }
@@ -137,6 +143,9 @@ pub struct Gemm<'a> {
     pub n: usize,
     /// Number of terms of a sum (the K dimension).
     pub k: usize,
+    /// Number of rows of the product that these `m` rows are a block of (`m` if they are all of it). The order of sums
+    /// depends on it, so it is the same for all blocks.
+    pub whole_m: usize,
     /// Left operand A, of `m` lines.
     pub left: Factor<'a>,
     /// Right operand B, of `n` lines.
@@ -186,6 +195,7 @@ macro_rules! by_numbers {
             _ if numbers.bytes == Some(crate::gemm::Signs::Unsigned) => with!(WideQuads<false>),
             DType::F32 => with!(f32),
             DType::F64 => with!(f64),
+            DType::BF16 if numbers.free && $isa.tiles() => with!(PairTiles),
             DType::BF16 if numbers.free && $isa.pairs() => with!(Pairs),
             DType::BF16 => with!(Bf16),
             DType::F16 => with!(F16),
@@ -227,14 +237,19 @@ impl Packing {
     pub fn bytes(&self) -> usize {
         by_numbers!(self.numbers, self.isa, T => {
             let panel = Kernels::<T>::new(self.isa).columns;
-            let slots = self.n.next_multiple_of(panel) * groups::<T>(self.k);
+            let slots = self.n.next_multiple_of(panel) * padded::<T>(groups::<T>(self.k));
             (slots * size_of::<<T as Scheme>::Slot>()).next_multiple_of(64)
         })
     }
 
     /// Number of chunks that are packed independently.
     pub fn parts(&self) -> usize {
-        by_numbers!(self.numbers, self.isa, T => blocked::parts(self.n, groups::<T>(self.k)))
+        by_numbers!(self.numbers, self.isa, T => blocked::parts::<T>(self.n, groups::<T>(self.k)))
+    }
+
+    /// Whether products of one row read the packed operand, too.
+    pub fn serves_rows(&self) -> bool {
+        by_numbers!(self.numbers, self.isa, T => T::STEP > 1)
     }
 
     /// Packs chunk `number` of an operand B.
@@ -295,8 +310,14 @@ struct Product<'a, T: Scheme> {
     left: Side<'a, T>,
     right: Side<'a, T>,
     kernels: Kernels<T>,
-    /// Whether A and B were swapped (cᵀ = Bᵀ·Aᵀ), so that rows of the product are columns of c.
+    /// Whether A and B were exchanged (cᵀ = Bᵀ·Aᵀ) for a product of one column, or of few, computed by dot products: its
+    /// rows are columns of c.
     turned: bool,
+    /// Number of rows that decides the order of sums: see [`Gemm::whole_m`].
+    whole_m: usize,
+    /// Whether A and B were exchanged (cᵀ = Bᵀ·Aᵀ) for a product of several rows and columns: the finished sums are
+    /// transposed.
+    swapped: bool,
     /// Whether sums may be computed in another order: see [`Numbers::free`].
     free: bool,
     result: Result<'a>,
@@ -307,6 +328,11 @@ struct Product<'a, T: Scheme> {
 /// Number of groups of [`Scheme::GROUP`] terms in `terms` terms; the last group may be partial.
 fn groups<T: Scheme>(terms: usize) -> usize {
     terms.div_ceil(T::GROUP)
+}
+
+/// Number of groups to which the slots of a line are padded with zeros: whole steps ([`Scheme::STEP`]).
+fn padded<T: Scheme>(groups: usize) -> usize {
+    groups.next_multiple_of(T::STEP)
 }
 
 /// Destination of the accumulators of one product.
@@ -346,9 +372,10 @@ impl Result<'_> {
     }
 }
 
-/// Whether sums are stored in the accumulator's type.
+/// Whether tile kernels store finished sums to the result themselves: it has the accumulator's type, and a tile has no
+/// elements past its edges.
 fn stored_as_carried<T: Scheme>() -> bool {
-    TypeId::of::<T::Stored>() == TypeId::of::<T::Sum>()
+    TypeId::of::<T::Stored>() == TypeId::of::<T::Sum>() && T::STEP == 1
 }
 
 /// Computes all products of a batch with the scheme `T`.
@@ -361,25 +388,40 @@ unsafe fn typed<T: Scheme>(c: &Gemm<'_>, isa: Choice, threads: &Threads) {
         return;
     }
     let each = blocking::estimate_ns::<T>(c.m, c.n, c.k);
-    let one = |batch: usize, threads: &Threads| {
-        let product = Product::<T>::new(c, batch, isa, each);
-        // SAFETY: the caller's promise.
-        unsafe {
-            match (gemv_dots::lines(&product), product.m) {
-                (Some(lines), _) => gemv_dots::run(&product, lines, threads),
-                (None, 1) => gemv::run(&product, threads),
-                (None, _) => blocked::run(&product, threads),
-            }
-        }
-    };
+    // SAFETY: the caller's promise.
+    let one = |batch: usize, threads: &Threads| unsafe { one::<T>(c, batch, isa, each, threads) };
     let helpers = threads.for_work(each * batches as f64);
     if batches >= 2 * helpers {
         // Enough products for all threads: each product runs on one thread.
         let alone = Threads::new(1, f64::INFINITY);
         let grain = (batches / (4 * helpers)).max(1);
-        threads.run(batches, grain, each * batches as f64, |range| range.for_each(|batch| one(batch, &alone)));
+        let kernels = Kernels::<T>::new(isa);
+        threads.run(batches, grain, each * batches as f64, |range| {
+            let _held = kernels.hold_tile_registers();
+            range.for_each(|batch| one(batch, &alone));
+        });
     } else {
         (0..batches).for_each(|batch| one(batch, threads));
+    }
+}
+
+/// Computes one product of a batch.
+///
+/// # Safety
+/// As for [`typed`].
+unsafe fn one<T: Scheme>(c: &Gemm<'_>, batch: usize, isa: Choice, ns: f64, threads: &Threads) {
+    let product = Product::<T>::new(c, batch, isa, ns);
+    let lines = gemv_dots::lines(&product);
+    // SAFETY: the caller's promise.
+    unsafe {
+        if T::STEP > 1 && (lines.is_some() || product.is_row()) {
+            return one::<T::Few>(c, batch, isa, ns, threads);
+        }
+        match lines {
+            Some(lines) => gemv_dots::run(&product, lines, threads),
+            None if product.is_row() => gemv::run(&product, threads),
+            None => blocked::run(&product, threads),
+        }
     }
 }
 
@@ -397,10 +439,16 @@ impl<'a, T: Scheme> Product<'a, T> {
             }
             _ => false,
         };
-        let turned = T::SYMMETRIC && c.m > c.n && (c.n == 1 || by_dots());
-        let (mut m, mut n) = (c.m, c.n);
-        if turned {
+        let turned = T::SYMMETRIC && c.whole_m > c.n && (c.n == 1 || by_dots());
+        let (mut m, mut n, mut whole_m) = (c.m, c.n, c.whole_m);
+        let several = T::STEP > 1 && T::SYMMETRIC && m > 1 && n > 1 && c.k > 0;
+        let in_lanes = |term: isize| gemv_dots::takes::<T>(c.numbers.free, [whole_m, c.k], term);
+        let swapped = !turned && several && swap_pays(&left, &right, [m, n, c.k]) && !in_lanes(1);
+        if turned || swapped {
             (left, right, m, n) = (right, left, n, m);
+        }
+        if turned {
+            whole_m = m;
         }
         let result = match c.finish {
             Finish::Store(to) => Result::Store(Shared(to.wrapping_add(batch * c.m * c.n * size_of::<T::Stored>()))),
@@ -414,11 +462,22 @@ impl<'a, T: Scheme> Product<'a, T> {
             right: Side { operand: right, k: c.k, offset: T::OFFSET },
             kernels: Kernels::new(isa),
             turned,
+            whole_m,
+            swapped,
             free: c.numbers.free,
             result,
             ns,
         }
     }
+}
+
+/// Whether a product whose operand B is in memory with contiguous terms is computed as cᵀ = Bᵀ·Aᵀ: B is then read in
+/// place instead of being transposed, but A is transposed if its terms are contiguous (it is otherwise), and so are the
+/// sums.
+fn swap_pays<T>(left: &Operand<'_, T>, right: &Operand<'_, T>, [m, n, k]: [usize; 3]) -> bool {
+    let (Operand::Strided(left), Operand::Strided(right)) = (left, right) else { return false };
+    let (swapped, plain) = if left.term == 1 { (m * k, 0) } else { (0, m * k) };
+    right.term == 1 && swapped + m * n < plain + n * k
 }
 
 /// Returns the operand of product `batch`: applies the batch strides, or selects the block writer's batch.
@@ -461,8 +520,14 @@ impl<T: Scheme> Product<'_, T> {
     unsafe fn row_tile(&self, columns: Range<usize>, sums: *mut T::Sum) {
         let lead = if self.turned { 1 } else { columns.len() };
         let (rows, columns) = if self.turned { (columns, 0..1) } else { (0..1, columns) };
-        // SAFETY: the caller's promise. A row of the swapped product is a column of c.
+        // SAFETY: the caller's promise. A row of the exchanged product is a column of c.
         unsafe { self.result.tile::<T>(rows, columns, sums, lead) }
+    }
+
+    /// Whether the product has one row, so that it is computed as a GEMV. A block of one row of a larger product is not
+    /// if that would change the order of its sums.
+    fn is_row(&self) -> bool {
+        self.m == 1 && (T::STEP == 1 || self.whole_m == 1)
     }
 
     /// Correction that is added to the sums of a row because B's bytes were packed with flipped signs
@@ -521,7 +586,7 @@ impl<T: Scheme> Side<'_, T> {
     /// # Safety
     /// The rectangle is inside the factor, and `to` has space for the panels.
     unsafe fn pack(&self, lines: Range<usize>, groups: Range<usize>, cuts: pack::Cuts, to: *mut T::Slot) {
-        let (terms, room) = (self.terms(&groups), cuts.count() * cuts.most() * groups.len());
+        let (terms, room) = (self.terms(&groups), cuts.count() * cuts.most() * padded::<T>(groups.len()));
         // SAFETY: the caller's promise.
         unsafe {
             match self.operand {
@@ -549,7 +614,7 @@ impl<T: Scheme> Side<'_, T> {
     ///
     /// # Safety
     /// The operand has these lines, and `to` has space for their slots.
-    unsafe fn pack_rows(&self, lines: usize, to: *mut T::Slot) {
+    unsafe fn pack_lines(&self, lines: usize, to: *mut T::Slot) {
         let (k, groups) = (self.k, groups::<T>(self.k));
         // Terms of all lines side by side are transposed, each as a panel's line of its own.
         let turned = |from: Strided<T::Element>| Strided { first: from.first, line: from.term, term: from.line };
@@ -624,8 +689,10 @@ unsafe fn pack_grid<T: Scheme>(
             let staging = staging.cast();
             grid.pack(lines, terms, cuts, staging);
             for number in 0..cuts.count() {
-                let to = to.wrapping_add(number * panel * count.div_ceil(T::GROUP));
+                let groups = count.div_ceil(T::GROUP);
+                let to = to.wrapping_add(number * panel * padded::<T>(groups));
                 pack::grouped::<T>(staging.wrapping_add(number * panel * count), count, panel, to);
+                pack::pad::<T>(groups, panel, to);
             }
         });
     }

@@ -81,7 +81,7 @@ impl Cuts {
 /// The rectangle's elements are readable, and `to` has space for the panels.
 pub unsafe fn panels<T: Scheme>(from: Strided<T::Element>, cuts: Cuts, terms: usize, to: *mut T::Slot) {
     let together = if from.line == 1 { TERMS_PER_COPY } else { terms };
-    let groups = terms.div_ceil(T::GROUP);
+    let groups = terms.div_ceil(T::GROUP).next_multiple_of(T::STEP);
     for term in (0..terms).step_by(together.max(1)) {
         let now = together.min(terms - term);
         for number in 0..cuts.count() {
@@ -91,6 +91,70 @@ pub unsafe fn panels<T: Scheme>(from: Strided<T::Element>, cuts: Cuts, terms: us
             unsafe { part::<T>(from.from(line, term), width, now, cuts.most, to) };
         }
     }
+    for number in 0..cuts.count() {
+        // SAFETY: the caller's promise.
+        unsafe { pad::<T>(terms.div_ceil(T::GROUP), cuts.most, to.wrapping_add(number * groups * cuts.most)) };
+    }
+}
+
+/// Fills a panel with zeros from group `groups` up to a whole step ([`Scheme::STEP`]).
+///
+/// # Safety
+/// There is space for whole steps of `panel` lines at `to`.
+pub unsafe fn pad<T: Scheme>(groups: usize, panel: usize, to: *mut T::Slot) {
+    let missing = groups.next_multiple_of(T::STEP) - groups;
+    // SAFETY: the caller's promise; all-zero bytes are 0 in every slot.
+    unsafe { to.add(groups * panel).write_bytes(0, missing * panel) };
+}
+
+/// Transposes sums of `rows` × `columns`, whose rows are `lead` sums apart, into rows that are `row` sums apart.
+///
+/// # Safety
+/// The sums are readable, and there is space for the rows at `to`.
+pub unsafe fn transposed_sums<T: Scheme>(
+    sums: *const T::Sum,
+    lead: usize,
+    [rows, columns]: [usize; 2],
+    row: usize,
+    to: *mut T::Sum,
+) {
+    debug_assert!(size_of::<T::Sum>() == 4);
+    // SAFETY: the caller's promise; sums are copied as bits.
+    unsafe { words(sums.cast(), lead, [rows, columns], row, to.cast()) };
+}
+
+/// Transposes `lines` × `terms` words, whose lines are `lead` words apart, into rows of lines, `row` words apart.
+///
+/// # Safety
+/// The words are readable, and there is space for the rows at `to`.
+unsafe fn words(from: *const u32, lead: usize, [lines, terms]: [usize; 2], row: usize, to: *mut u32) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        if x86::interleaves() {
+            let rows = Rows { line: 4 * lead as isize, width: lines, terms, panel: row };
+            return x86::sixteens(from, rows, to);
+        }
+        let from = Strided { first: Shared(from.cast_mut().cast::<f32>()), line: lead as isize, term: 1 };
+        transposed::<f32>(from, lines, terms, row, to.cast());
+    }
+}
+
+/// Transposes the first `lines` lines of a panel of `groups` groups of `width` slots into rows of slots, `row` slots
+/// apart, from slot `first` on.
+///
+/// # Safety
+/// The panel is readable, and there is space for the rows at `to`.
+pub unsafe fn transposed_panel<T: Scheme>(
+    panel: *const T::Slot,
+    [groups, width]: [usize; 2],
+    lines: usize,
+    [row, first]: [usize; 2],
+    to: *mut T::Slot,
+) {
+    debug_assert!(size_of::<T::Slot>() == 4);
+    // SAFETY: the caller's promise; slots are copied as bits.
+    unsafe { words(panel.cast(), width, [groups, lines], row, to.wrapping_add(first).cast()) };
 }
 
 /// Packs one panel of `width` lines, padded with zeros to `panel` lines.
@@ -110,6 +174,11 @@ pub unsafe fn part<T: Scheme>(from: Strided<T::Element>, width: usize, terms: us
     // SAFETY: the caller's promise.
     unsafe {
         match (from.line, width == panel) {
+            #[cfg(target_arch = "x86_64")]
+            (1, _) if T::GROUP == 2 && panel <= 32 && x86::interleaves() => {
+                let term = from.term * size_of::<T::Element>() as isize;
+                x86::interleaved(from.first.get().cast(), term, [width, panel], whole / 2, to.cast());
+            }
             (1, true) if matches!(panel, 6 | 8 | 14 | 16 | 32) => whole_lines::<T>(from, whole, panel, to),
             (1, _) => dispatch(Each::<T> { from, width, terms: whole, panel, to: Shared(to) }),
             _ if from.term == 1 => transposed::<T>(from, width, whole, panel, to),
@@ -292,6 +361,9 @@ pub unsafe fn transposed<T: Scheme>(
             let (element, slot) = (size_of::<T::Element>(), size_of::<T::Slot>());
             let line = from.line * element as isize;
             let as_bits = Rows { line, width, terms: terms / T::GROUP, panel };
+            if T::GROUP == 2 && x86::interleaves() {
+                return x86::sixteens(from.first.get().cast(), as_bits, to.cast());
+            }
             match (T::GROUP * element == slot, slot) {
                 (true, 4) => return x86::four_bytes(from.first.get().cast(), as_bits, to.cast()),
                 (true, 8) => return x86::eight_bytes(from.first.get().cast(), as_bits, to.cast()),
@@ -391,6 +463,101 @@ mod x86 {
     /// Prefetch distance along K, in 4-byte elements: 64 elements are four cache lines (8-byte elements use half of
     /// it). The hardware prefetcher does not follow as many short streams as the operand has lines.
     const AHEAD: usize = 64;
+
+    /// Transposes a rectangle of 4-byte elements into a panel, in blocks of 16 × 16.
+    ///
+    /// # Safety
+    /// As for [`super::part`], and the machine has AVX-512 F.
+    #[target_feature(enable = "avx512f")]
+    pub unsafe fn sixteens(from: *const u32, rows: Rows, to: *mut u32) {
+        for line in (0..rows.width).step_by(16) {
+            let lines = 16.min(rows.width - line);
+            let write = (u32::MAX >> (32 - lines)) as u16;
+            for term in (0..rows.terms).step_by(16) {
+                let terms = 16.min(rows.terms - term);
+                let read = (u32::MAX >> (32 - terms)) as u16;
+                let mut a = [_mm512_setzero_si512(); 16];
+                let mut at = from.wrapping_byte_offset(line as isize * rows.line).wrapping_add(term);
+                for r in a.iter_mut().take(lines) {
+                    _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(AHEAD).cast());
+                    // SAFETY: the caller's promise: these terms of the line.
+                    *r = unsafe { _mm512_maskz_loadu_epi32(read, at.cast()) };
+                    at = at.wrapping_byte_offset(rows.line);
+                }
+                let a = transposed_sixteen(a);
+                let mut to = to.wrapping_add(term * rows.panel + line);
+                for r in a.iter().take(terms) {
+                    // SAFETY: the caller's promise: these lines of the term's row.
+                    unsafe { _mm512_mask_storeu_epi32(to.cast(), write, *r) };
+                    to = to.wrapping_add(rows.panel);
+                }
+            }
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn transposed_sixteen(r: [__m512i; 16]) -> [__m512i; 16] {
+        let mut a = r;
+        for i in (0..16).step_by(2) {
+            a[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
+            a[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+        }
+        // Of rows 4g to 4g + 3, `b[4g + j]` has column 4q + j in its quarter q.
+        let mut b = a;
+        for g in (0..16).step_by(4) {
+            b[g] = _mm512_unpacklo_epi64(a[g], a[g + 2]);
+            b[g + 1] = _mm512_unpackhi_epi64(a[g], a[g + 2]);
+            b[g + 2] = _mm512_unpacklo_epi64(a[g + 1], a[g + 3]);
+            b[g + 3] = _mm512_unpackhi_epi64(a[g + 1], a[g + 3]);
+        }
+        for j in 0..4 {
+            let (even, even_below) =
+                (_mm512_shuffle_i32x4::<0x88>(b[j], b[4 + j]), _mm512_shuffle_i32x4::<0x88>(b[8 + j], b[12 + j]));
+            let (odd, odd_below) =
+                (_mm512_shuffle_i32x4::<0xDD>(b[j], b[4 + j]), _mm512_shuffle_i32x4::<0xDD>(b[8 + j], b[12 + j]));
+            a[j] = _mm512_shuffle_i32x4::<0x88>(even, even_below);
+            a[4 + j] = _mm512_shuffle_i32x4::<0x88>(odd, odd_below);
+            a[8 + j] = _mm512_shuffle_i32x4::<0xDD>(even, even_below);
+            a[12 + j] = _mm512_shuffle_i32x4::<0xDD>(odd, odd_below);
+        }
+        a
+    }
+
+    /// Whether the machine has the instructions of [`interleaved`].
+    pub fn interleaves() -> bool {
+        is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw")
+    }
+
+    /// Packs a panel of up to 32 adjacent lines of 2-byte elements in pairs of terms, which are `term` bytes apart:
+    /// interleaves two rows.
+    ///
+    /// # Safety
+    /// As for [`super::part`], and the machine has AVX-512 F and BW.
+    #[target_feature(enable = "avx512f,avx512bw")]
+    pub unsafe fn interleaved(from: *const u16, term: isize, [width, panel]: [usize; 2], pairs: usize, to: *mut u32) {
+        let read = (u64::MAX >> (64 - width)) as u32;
+        let (low, high) = ((u32::MAX >> (32 - panel.min(16))) as u16, ((1u32 << panel.saturating_sub(16)) - 1) as u16);
+        // `unpack` takes the lower, or the upper, half of each 128 bits.
+        let order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
+        let (mut from, mut to) = (from, to);
+        for _ in 0..pairs {
+            // Lines of the terms that are copied next, after these terms of the other panels.
+            for ahead in [super::TERMS_PER_COPY as isize, super::TERMS_PER_COPY as isize + 1] {
+                _mm_prefetch::<_MM_HINT_T0>(from.wrapping_byte_offset(ahead * term).cast());
+            }
+            // SAFETY: the caller's promise: the lines of two terms, and the slots of a panel.
+            unsafe {
+                let x = _mm512_maskz_loadu_epi16(read, from.cast());
+                let y = _mm512_maskz_loadu_epi16(read, from.wrapping_byte_offset(term).cast());
+                let (x, y) = (_mm512_permutexvar_epi64(order, x), _mm512_permutexvar_epi64(order, y));
+                _mm512_mask_storeu_epi32(to.cast(), low, _mm512_unpacklo_epi16(x, y));
+                _mm512_mask_storeu_epi32(to.wrapping_add(16).cast(), high, _mm512_unpackhi_epi16(x, y));
+            }
+            from = from.wrapping_byte_offset(2 * term);
+            to = to.wrapping_add(panel);
+        }
+    }
 
     /// Calls `strip` with the number of lines left and their address until all are processed; `strip` returns how many
     /// it took.

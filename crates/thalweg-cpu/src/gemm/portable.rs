@@ -121,6 +121,49 @@ unsafe fn chains<T: Scheme, const N: usize>(
     sums
 }
 
+/// Portable implementation of the kernel of tile registers, `Kernels::tile_registers`. It computes only the rows and
+/// columns of the product, sum by sum: it defines their order, and is not fast.
+///
+/// # Safety
+/// As for `Kernels::tile_registers`.
+pub unsafe fn steps<T: Scheme>(rows: usize, columns: usize, args: &TileArgs) {
+    struct Steps<'a, T> {
+        rows: usize,
+        columns: usize,
+        args: &'a TileArgs,
+        scheme: std::marker::PhantomData<T>,
+    }
+    impl<T: Scheme> Job for Steps<'_, T> {
+        type Out = ();
+        #[inline(always)]
+        fn run(self) {
+            let args = self.args;
+            let slot = |at: *const u8, row: isize, stride: isize, slot: usize| {
+                // SAFETY: the promise of `steps`: slots of the factors, at any alignment.
+                unsafe { at.wrapping_offset(row * stride).cast::<T::Slot>().wrapping_add(slot).read_unaligned() }
+            };
+            for (i, j) in (0..self.rows).flat_map(|i| (0..self.columns).map(move |j| (i, j))) {
+                let place = |base: *const u8, stride: isize| {
+                    base.wrapping_offset(i as isize * stride).cast::<T::Sum>().wrapping_add(j)
+                };
+                let before = match args.from.is_null() {
+                    true => T::Sum::ZERO,
+                    // SAFETY: as above; the sums belong to this thread.
+                    false => unsafe { place(args.from, args.from_row).read() },
+                };
+                let sum = (0..args.terms).fold(before, |sum, step| {
+                    let left = args.left.wrapping_offset(step as isize * args.left_term);
+                    let right = |s: usize| slot(args.right, (step * T::STEP + s) as isize, args.right_term, j);
+                    T::step(|s| slot(left, i as isize, args.left_row, s), right, sum)
+                });
+                // SAFETY: as above.
+                unsafe { place(args.to, args.to_row).cast_mut().write(sum) };
+            }
+        }
+    }
+    dispatch(Steps::<T> { rows, columns, args, scheme: std::marker::PhantomData });
+}
+
 /// Portable implementation of the stream kernel, `Kernels::stream`.
 ///
 /// # Safety

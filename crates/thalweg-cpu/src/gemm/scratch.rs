@@ -53,10 +53,12 @@ pub enum Use {
     Staging = 2,
     /// Packed B operands, shared by all products of a launch.
     Factors = 3,
+    /// Panels or sums that are transposed.
+    Transposed = 4,
 }
 
 thread_local! {
-    static BLOCKS: [Cell<Block>; 4] = Default::default();
+    static BLOCKS: [Cell<Block>; 5] = Default::default();
 }
 
 /// Calls `work` with at least `bytes` bytes of uninitialised scratch memory of the calling thread.

@@ -1,8 +1,8 @@
 //! Compares contractions with the defining sums, to the bit.
 
-use super::{Block, Factor, Finish, Gemm, Grid, Numbers, Signs, TERMS, Tile, run};
+use super::{Block, Factor, Finish, Gemm, Grid, Numbers, Packing, Signs, TERMS, Tile, run, typed, with_factors};
 use crate::engine::Choice;
-use crate::number::{Bf16, F16, Number, Pairs, Scheme, Wide};
+use crate::number::{Bf16, F16, Number, PairTiles, Pairs, Scheme, Wide};
 use crate::tests::Lcg;
 use crate::threads::Threads;
 use std::fmt::Debug;
@@ -15,8 +15,9 @@ trait Element: Number<Wide: PartialEq + Debug> {
     const DTYPE: DType;
     /// Generates a random element.
     fn any(rng: &mut Lcg) -> Self;
-    /// Expected sums if a free order of this type takes groups of terms: in the default order, and in lanes.
-    fn in_groups(_sizes: [usize; 4], _factors: [&[Self]; 2]) -> Option<[Vec<Self::Wide>; 2]> {
+    /// Expected sums if a free order of this type takes groups of terms: in the default order, in lanes, and in steps of
+    /// tile registers.
+    fn in_groups(_sizes: [usize; 4], _factors: [&[Self]; 2]) -> Option<[Vec<Self::Wide>; 3]> {
         None
     }
 }
@@ -49,8 +50,12 @@ impl Element for Bf16 {
             _ => Bf16::narrow(rng.value() as f32),
         }
     }
-    fn in_groups(sizes: [usize; 4], [left, right]: [&[Bf16]; 2]) -> Option<[Vec<f32>; 2]> {
-        Some([defined::<Pairs>(sizes, left, right), in_lanes::<Pairs>(sizes, left, right)])
+    fn in_groups(sizes: [usize; 4], [left, right]: [&[Bf16]; 2]) -> Option<[Vec<f32>; 3]> {
+        Some([
+            defined::<Pairs>(sizes, left, right),
+            in_lanes::<Pairs>(sizes, left, right),
+            in_steps::<PairTiles>(sizes, left, right),
+        ])
     }
 }
 
@@ -75,6 +80,26 @@ fn defined<S: Scheme>([batches, m, n, k]: [usize; 4], left: &[S::Element], right
             .zip(right[b * n + j].chunks(TERMS))
             .map(|(l, r)| l.iter().zip(r).fold(S::Sum::ZERO, |sum, (x, y)| S::dot(*x, *y, sum)));
         sums.push(blocks.reduce(S::Sum::plus).expect("a block"));
+    }
+    sums
+}
+
+/// Sums in the order of tile registers: blocks of 32 terms, the last one padded with zeros.
+fn in_steps<S: Scheme>([batches, m, n, k]: [usize; 4], left: &[S::Element], right: &[S::Element]) -> Vec<S::Sum> {
+    let padded = |line: &[S::Element]| {
+        let mut slots = slots::<S>(line);
+        slots.resize(slots.len().next_multiple_of(S::STEP), S::Slot::default());
+        slots
+    };
+    let lines = |of: &[S::Element]| of.chunks(k.max(1)).map(padded).collect::<Vec<_>>();
+    let (left, right) = (lines(left), lines(right));
+    let mut sums = Vec::with_capacity(batches * m * n);
+    for (b, i, j) in (0..batches).flat_map(|b| (0..m).flat_map(move |i| (0..n).map(move |j| (b, i, j)))) {
+        let steps = if k == 0 { 0 } else { left[b * m + i].len() / S::STEP };
+        sums.push((0..steps).fold(S::Sum::ZERO, |sum, step| {
+            let slot = |of: &[Vec<S::Slot>], line: usize, slot: usize| of[line][step * S::STEP + slot];
+            S::step(|s| slot(&left, b * m + i, s), |s| slot(&right, b * n + j, s), sum)
+        }));
     }
     sums
 }
@@ -162,6 +187,8 @@ struct Way {
     tiles: bool,
     /// Whether the order of sums is free.
     free: bool,
+    /// Whether the scheme of tile registers runs whatever the engine has, where the order is free: emitted or portable.
+    portable_tiles: bool,
 }
 
 impl Way {
@@ -170,15 +197,26 @@ impl Way {
         let group = if self.in_groups::<T>() { 2 } else { 1 };
         let takes = |rows: usize, lines: usize, lies: Lies| {
             let neighbours = matches!(lies, Lies::ByLines) || (matches!(lies, Lies::ByTerms) && lines == 1);
-            let few = rows <= 4 || rows <= 32 && k.div_ceil(group) >= 16 * rows;
+            let few = rows <= 4 || !self.has_tiles::<T>() && rows <= 32 && k.div_ceil(group) >= 16 * rows;
             self.free && T::Wide::FLOAT && few && neighbours && k >= 64 / size_of::<T::Wide>() * group
         };
         if m > n && (n == 1 || takes(n, m, self.left)) { takes(n, m, self.left) } else { takes(m, n, self.right) }
     }
 
+    /// Whether sums are expected in steps of tile registers: several rows and columns, and not in lanes.
+    fn in_steps<T: Element>(&self, sizes: [usize; 4]) -> bool {
+        let [_, m, n, _] = sizes;
+        self.has_tiles::<T>() && m > 1 && n > 1 && !self.in_lanes::<T>(sizes)
+    }
+
+    /// Whether the engine has tile registers for the product, or is made to behave as if.
+    fn has_tiles<T: Element>(&self) -> bool {
+        self.in_groups::<T>() && (self.isa.tiles() || self.portable_tiles)
+    }
+
     /// Whether sums are expected in pairs of bf16 terms.
     fn in_groups<T: Element>(&self) -> bool {
-        self.free && T::DTYPE == DType::BF16 && self.isa.pairs()
+        self.free && T::DTYPE == DType::BF16 && (self.isa.pairs() || self.portable_tiles)
     }
 }
 
@@ -226,6 +264,7 @@ fn sums<T: Element>(sizes: [usize; 4], left: &[T], right: &[T], hole: T, way: Wa
         m,
         n,
         k,
+        whole_m: m,
         left: match way.left {
             Lies::Computed { terms_last } => {
                 Factor::Computed { write: if terms_last { &of_left } else { &of_left_turned }, terms_last, grid: None }
@@ -242,7 +281,12 @@ fn sums<T: Element>(sizes: [usize; 4], left: &[T], right: &[T], hole: T, way: Wa
         },
         finish: if way.tiles { Finish::Tiles(&take) } else { Finish::Store(stored.as_mut_ptr().cast()) },
     };
-    run(&contraction, way.isa, &Threads::new(way.threads, 0.0));
+    let threads = Threads::new(way.threads, 0.0);
+    match way.portable_tiles && way.free && T::DTYPE == DType::BF16 {
+        // SAFETY: the factors and the result are those of the contraction.
+        true => unsafe { typed::<PairTiles>(&contraction, way.isa, &threads) },
+        false => run(&contraction, way.isa, &threads),
+    }
     match way.tiles {
         true => handed.into_inner().unwrap().into_iter().map(|s| s.expect("every sum is handed over")).collect(),
         false => stored.into_iter().map(T::widen).collect(),
@@ -272,10 +316,15 @@ where
             threads: [1, 2, 8][rng.below(3)],
             tiles: rng.below(2) == 0,
             free: rng.below(2) == 0,
+            portable_tiles: rng.below(4) == 0,
         };
         let got = sums(sizes, &left, &right, hole, way);
-        let orders = in_groups.as_ref().filter(|_| way.in_groups::<T>()).unwrap_or(&each);
-        let want = &orders[way.in_lanes::<T>(sizes) as usize];
+        let pairs = in_groups.as_ref().filter(|_| way.in_groups::<T>());
+        let orders = pairs.map_or(&each[..], |pairs| &pairs[..2]);
+        let want = match &in_groups {
+            Some(groups) if way.in_steps::<T>(sizes) => &groups[2],
+            _ => &orders[way.in_lanes::<T>(sizes) as usize],
+        };
         for (i, (got, want)) in got.into_iter().zip(want).enumerate() {
             let want = if way.tiles { *want } else { T::narrow(*want).widen() };
             let (got, want): (Bits, Bits) = (got.into(), want.into());
@@ -385,12 +434,70 @@ fn shared_factors_and_repeated_lines_are_read_in_place() {
             m,
             n,
             k,
+            whole_m: m,
             left: Factor::Strided { first: left.as_ptr().cast(), batch: vec![0], line: 0, term: 1 },
             right: Factor::Strided { first: right.as_ptr().cast(), batch: vec![0], line: k as isize, term: 1 },
             finish: Finish::Store(got.as_mut_ptr().cast()),
         };
         run(&contraction, isa, &Threads::new(1, 0.0));
         assert_eq!(got, want, "{isa:?}");
+    }
+}
+
+/// Blocks of the rows of a product, as fused products run them, the last one of few rows, with B in place or packed
+/// before: the bits are those of the whole product.
+#[test]
+fn blocks_of_rows_have_the_bits_of_the_whole() {
+    let mut rng = Lcg(14);
+    for isa in engines() {
+        for round in 0..40 {
+            let (m, n) = ([33, 34, 65, 69][rng.below(4)], [2, 17, 70][rng.below(3)]);
+            let k = [31, 64, 129, 600, 640][rng.below(5)];
+            let left: Vec<Bf16> = (0..m * k).map(|_| Bf16::any(&mut rng)).collect();
+            let right: Vec<Bf16> = (0..n * k).map(|_| Bf16::any(&mut rng)).collect();
+            let (line, term) = [(k as isize, 1), (1, n as isize)][rng.below(2)];
+            let numbers = Numbers { dtype: DType::BF16, free: true, bytes: None };
+            let rows = |first: usize, count: usize, packed: Option<*const u8>| {
+                let mut got = vec![Bf16(0); count * n];
+                let product = Gemm {
+                    numbers,
+                    batch: vec![],
+                    m: count,
+                    n,
+                    k,
+                    whole_m: m,
+                    left: Factor::Strided {
+                        first: left[first * k..].as_ptr().cast(),
+                        batch: vec![],
+                        line: k as isize,
+                        term: 1,
+                    },
+                    right: match packed {
+                        Some(first) => Factor::Packed { first, n, k },
+                        None => Factor::Strided { first: right.as_ptr().cast(), batch: vec![], line, term },
+                    },
+                    finish: Finish::Store(got.as_mut_ptr().cast()),
+                };
+                run(&product, isa, &Threads::new(1, 0.0));
+                got.into_iter().map(|x| x.0).collect::<Vec<u16>>()
+            };
+            let whole = rows(0, m, None);
+            let packing = Packing { numbers, n, k, isa };
+            with_factors(packing.bytes(), |room| {
+                let factor = Factor::Strided { first: right.as_ptr().cast(), batch: vec![], line, term };
+                // SAFETY: there is space for the packed operand, which this thread writes.
+                (0..packing.parts()).for_each(|part| unsafe { packing.pack(&factor, part, room) });
+                for first in (0..m).step_by(32) {
+                    let count = 32.min(m - first);
+                    let want = &whole[first * n..][..count * n];
+                    assert_eq!(rows(first, count, None), want, "{isa:?} {m} {n} {k}, rows from {first}, round {round}");
+                    if count > 1 || packing.serves_rows() {
+                        let got = rows(first, count, Some(room));
+                        assert_eq!(got, want, "{isa:?} {m} {n} {k}, packed, rows from {first}, round {round}");
+                    }
+                }
+            });
+        }
     }
 }
 
@@ -429,6 +536,7 @@ fn bytes_are_multiplied_as_they_lie_and_added_up_in_i32() {
                 m,
                 n,
                 k,
+                whole_m: m,
                 left: factor(&left_grid, true),
                 right: factor(&right_grid, false),
                 finish: Finish::Store(got.as_mut_ptr().cast()),
@@ -482,6 +590,7 @@ fn fenced<T: Element>(seed: u64) {
                 m,
                 n,
                 k,
+                whole_m: m,
                 left: factor(&left, m, turned[0]),
                 right: factor(&right, n, turned[1]),
                 finish: Finish::Store(to.address() as *mut u8),

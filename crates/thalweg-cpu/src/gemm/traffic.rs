@@ -9,7 +9,7 @@ use super::microkernels::Kernels;
 use super::{Numbers, by_numbers, gemv, gemv_dots, stored_as_carried};
 use crate::engine::Choice;
 use crate::hardware::PRIVATE_CACHE;
-use crate::number::{Bf16, F16, Pairs, Quads, Scheme, WideQuads};
+use crate::number::{Bf16, F16, PairTiles, Pairs, Quads, Scheme, WideQuads};
 use crate::threads::Threads;
 use std::any::TypeId;
 use thalweg_ir::DType;
@@ -90,10 +90,11 @@ fn of_blocks<T: Scheme>(g: &MatmulGeometry, left: Side, right: Side, isa: Choice
         n: g.n,
         k,
         size: slot,
+        step: T::STEP,
         tile: [kernels.rows, kernels.columns],
         right_rows: (single && right.line == 1).then(|| bytes(right.term)),
         left_rows: match (left.line, left.term) {
-            (line, 1) if along_terms => Some(bytes(line)),
+            (line, 1) if along_terms || T::STEP > 1 => Some(bytes(line)),
             (1, term) if single => Some(bytes(term)),
             _ => None,
         },

@@ -2,7 +2,8 @@
 //!
 //! A *term* is an index of the K dimension. A *tile* kernel (GEMM) holds a rectangle of sums in registers over a block
 //! of terms; a *stream* kernel (GEMV) adds several terms of one row into sums in memory; a *dots* kernel multiplies
-//! rows and columns with contiguous terms, with [`DOT_BYTES`] bytes of lanes per sum. An instruction set assembles them
+//! rows and columns with contiguous terms, with [`DOT_BYTES`] bytes of lanes per sum. A kernel of *tile registers* (AMX)
+//! adds 16 groups of terms at a time to each of 16 × 16 sums or more. An instruction set assembles them
 //! as simple loops with fixed registers. Always true: in tile and stream kernels, each sum is one chain of fused
 //! multiply-adds over ascending terms; in dots kernels, each lane is. Lanes outside the mask are neither read nor
 //! written; `rows`, `vectors` and `columns` fit the registers ([`super::Isa::tile_rows`], [`super::Isa::dot_columns`]).
@@ -32,6 +33,13 @@ pub enum Arithmetic {
     Pairs,
     /// Four products of bytes, signed in A and unsigned in B, accumulated in i32 (`vpdpbusd` of AVX512_VNNI).
     Quads,
+    /// Pairs of bf16 in tile registers, accumulated in f32 (`tdpbf16ps` of AMX).
+    PairTiles,
+}
+
+impl Arithmetic {
+    /// Number of variants.
+    pub const COUNT: usize = 5;
 }
 
 /// Parameters for which a micro-kernel is specialised. For narrow types, terms and elements mean groups of them.
@@ -45,7 +53,17 @@ pub enum Form {
     Stream { terms: usize, first: bool },
     /// Dot products of `rows` rows with `columns` columns; `right` is the element layout of B.
     Dots { rows: usize, columns: usize, right: Layout },
+    /// Rectangle of `rows` × `columns` tile registers (1 or 2 each) of 16 × 16 sums, over steps of [`TILE_SLOTS`]
+    /// groups. Rows and columns past the edge of the product are read and written, too.
+    TileRegisters { rows: usize, columns: usize },
+    /// Loads the shapes of all tile registers: 16 rows of 64 bytes.
+    Configure,
+    /// Releases the tile registers, so that a context switch need not save them.
+    Release,
 }
+
+/// Number of rows of a tile register, and of slots (4 bytes each) in a row.
+pub const TILE_SLOTS: usize = 16;
 
 /// Element layout of operand B of a dots kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -67,6 +67,12 @@ impl Isa {
         self.level().quads()
     }
 
+    /// Whether this machine has tile registers with `tdpbf16ps` (AMX), the operating system lets this process use them,
+    /// and the instruction set includes them.
+    pub(crate) fn tiles(self) -> bool {
+        self.level().tiles()
+    }
+
     /// Description of the instruction set for the machine-neutral stages.
     pub(crate) fn target(self) -> &'static Target {
         self.level().target()

@@ -19,7 +19,10 @@ fn what_is_not_set_or_empty_has_no_value() {
 fn words_are_taken_in_any_case_and_others_are_mistakes() {
     assert_eq!(read(&ISA, "avx2"), Ok(Some(Value::Word("avx2"))));
     assert_eq!(read(&ISA, " TILE "), Ok(Some(Value::Word("tile"))));
-    assert_eq!(read(&ISA, "avx3").unwrap_err(), "THALWEG_ISA=avx3: it may be avx512-narrow, avx512, avx2 or tile");
+    assert_eq!(
+        read(&ISA, "avx3").unwrap_err(),
+        "THALWEG_ISA=avx3: it may be avx512-amx, avx512-narrow, avx512, avx2 or tile"
+    );
     for (variable, wrong) in [(&FUSION, "of"), (&STRICT, "true"), (&DEFER, "0"), (&CUDA_GRAPHS, "no")] {
         let why = read(variable, wrong).unwrap_err();
         assert_eq!(why, format!("{}={wrong}: it may be on or off", variable.name));

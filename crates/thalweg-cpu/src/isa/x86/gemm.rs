@@ -11,6 +11,7 @@ use crate::gemm_call::{StreamArgs, TileArgs};
 use std::mem::offset_of;
 
 mod dots;
+mod tiles;
 
 /// Unroll factor of the tile kernel's loop over terms.
 const UNROLL: i32 = 4;
@@ -44,6 +45,9 @@ pub fn assemble(level: Level, arithmetic: Arithmetic, form: Form) -> Vec<u8> {
         Form::Tile { rows, vectors, masked, along_terms } => e.tile(rows, vectors, masked, along_terms),
         Form::Stream { terms, first } => e.stream(terms, first),
         Form::Dots { rows, columns, right } => e.dots(rows, columns, right),
+        Form::TileRegisters { rows, columns } => e.tile_registers(rows, columns),
+        Form::Configure => e.configure(),
+        Form::Release => e.release(),
     }
     e.a.finish(&[])
 }

@@ -2,7 +2,7 @@
 //!
 //! `select` chooses instructions for operations of the vector IR, `ops` lists instructions, `asm` encodes them. `emit`
 //! encodes linear code, with `memory`, `folds` and `loops`; `abi` is the calling convention. `gemm` has the
-//! micro-kernels of matrix products.
+//! micro-kernels of matrix products, `tiles` the permission to use tile registers (AMX).
 
 pub mod abi;
 mod asm;
@@ -15,6 +15,7 @@ mod ops;
 mod select;
 #[cfg(all(test, target_arch = "x86_64"))]
 pub mod tests;
+mod tiles;
 
 use crate::vector::ir::target::Target;
 pub use emit::encode;
@@ -55,6 +56,12 @@ impl Level {
     /// Whether the level and this machine have `vpdpbusd` (AVX512_VNNI).
     pub fn quads(self) -> bool {
         self == Level::Avx512 && detected!("avx512vnni")
+    }
+
+    /// Whether the level and this machine have tile registers with products of bf16 (AMX), and the
+    /// operating system lets this process use them.
+    pub fn tiles(self) -> bool {
+        self == Level::Avx512 && tiles::permitted()
     }
 
     /// Description of the level for the machine-neutral stages.

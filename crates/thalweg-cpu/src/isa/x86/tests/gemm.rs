@@ -23,7 +23,7 @@ fn forms(isa: Isa) -> Vec<Form> {
 
 /// Iterates over all pairs of arithmetic and micro-kernel form that an instruction set supports.
 fn all(isa: Isa) -> impl Iterator<Item = (Arithmetic, Form)> {
-    use Arithmetic::{F32, F64, Pairs, Quads};
+    use Arithmetic::{F32, F64, PairTiles, Pairs, Quads};
     let narrow = if isa == Isa::Avx512 { &[Pairs, Quads][..] } else { &[] };
     let narrow = narrow.iter().flat_map(move |&arithmetic| {
         let forms = forms(isa).into_iter().map(|form| match form {
@@ -36,7 +36,11 @@ fn all(isa: Isa) -> impl Iterator<Item = (Arithmetic, Form)> {
         });
         forms.map(move |form| (arithmetic, form)).collect::<Vec<_>>()
     });
-    [F32, F64].into_iter().flat_map(move |a| forms(isa).into_iter().map(move |form| (a, form))).chain(narrow)
+    let shapes = (1..=2).flat_map(|rows| (1..=2).map(move |columns| Form::TileRegisters { rows, columns }));
+    let tiles = shapes.chain([Form::Configure, Form::Release]).map(|form| (PairTiles, form));
+    let tiles = tiles.filter(move |_| isa == Isa::Avx512);
+    let wide = [F32, F64].into_iter().flat_map(move |a| forms(isa).into_iter().map(move |form| (a, form)));
+    wide.chain(narrow).chain(tiles)
 }
 
 /// Assembles every micro-kernel of an instruction set; returns the arithmetic, the form and the code of each.
@@ -51,6 +55,7 @@ fn adds_products(arithmetic: Arithmetic) -> Mnemonic {
         Arithmetic::F64 => Mnemonic::Vfmadd231pd,
         Arithmetic::Pairs => Mnemonic::Vdpbf16ps,
         Arithmetic::Quads => Mnemonic::Vpdpbusd,
+        Arithmetic::PairTiles => Mnemonic::Tdpbf16ps,
     }
 }
 
@@ -82,6 +87,8 @@ fn every_form_is_whole_and_stays_in_its_registers() {
                 Form::Stream { terms, .. } => 6 * terms,
                 // 64 bytes of lanes per sum.
                 Form::Dots { rows, columns, .. } => rows * columns * (64 / isa.bytes()),
+                Form::TileRegisters { rows, columns } => rows * columns,
+                Form::Configure | Form::Release => 0,
             };
             assert_eq!(count, expected, "{isa:?} {arithmetic:?} {form:?}");
             let pushed = all.iter().filter(|i| i.mnemonic() == Mnemonic::Push).count();
@@ -113,7 +120,8 @@ fn sums_do_not_share_registers_with_factors() {
             let count = match form {
                 Form::Tile { rows, vectors, .. } => rows * vectors,
                 Form::Dots { rows, columns, .. } => rows * columns * (64 / isa.bytes()),
-                Form::Stream { .. } => continue,
+                Form::TileRegisters { rows, columns } => rows * columns,
+                Form::Stream { .. } | Form::Configure | Form::Release => continue,
             };
             let all = decoded(&isa.gemm(arithmetic, form));
             let fused = adds_products(arithmetic);
@@ -128,4 +136,28 @@ fn sums_do_not_share_registers_with_factors() {
             }
         }
     }
+}
+
+/// Encodings of AMX instructions in Intel's manual: `ldtilecfg [rdi]`, `tilerelease`; and the instructions of the kernel
+/// of one tile of sums.
+#[test]
+fn tile_registers_are_encoded_as_in_the_manual() {
+    let code = |form| Isa::Avx512.gemm(Arithmetic::PairTiles, form);
+    assert!(code(Form::Configure).starts_with(&[0xC4, 0xE2, 0x78, 0x49, 0x07, 0xC3]));
+    assert!(code(Form::Release).starts_with(&[0xC4, 0xE2, 0x78, 0x49, 0xC0, 0xC3]));
+    let all = decoded(&code(Form::TileRegisters { rows: 1, columns: 1 }));
+    let tiles: Vec<String> =
+        all.iter().filter(|i| format!("{:?}", i.mnemonic()).starts_with('T')).map(|i| format!("{i}")).collect();
+    let tiles: Vec<&str> = tiles.iter().map(String::as_str).filter(|i| !i.starts_with("test")).collect();
+    assert_eq!(
+        tiles,
+        [
+            "tileloadd tmm0,[r10+r15]",
+            "tilezero tmm0",
+            "tileloadd tmm4,[rsi+r11]",
+            "tileloadd tmm6,[rdx+rax]",
+            "tdpbf16ps tmm0,tmm4,tmm6",
+            "tilestored [r14+rbx],tmm0",
+        ]
+    );
 }
