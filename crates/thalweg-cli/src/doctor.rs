@@ -87,7 +87,7 @@ fn instruction_sets() -> String {
         }
         // The processor has them, and the operating system lets this process use them.
         if thalweg::CpuEngine::Avx512Amx.available() {
-            shown += " amx(tile bf16)";
+            shown += " amx(bf16)";
         }
         shown
     }

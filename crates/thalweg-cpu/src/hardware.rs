@@ -28,7 +28,7 @@ pub fn machine() -> Machine {
         strip_columns: (STRIP_COLUMNS.0 as u64, STRIP_COLUMNS.1 as u64),
         joined_columns: MAX_JOINED_COLUMNS as u64,
         table_points: MAX_TABLE_POINTS as u64,
-        lanes: 16,
+        least_run: 4,
     }
 }
 

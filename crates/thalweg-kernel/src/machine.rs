@@ -15,15 +15,16 @@ pub struct Machine {
     pub joined_columns: u64,
     /// Maximum number of points that one call processes if an access goes through a table of positions.
     pub table_points: u64,
-    /// Number of 4-byte elements of a vector: a run of fewer neighbouring points takes as long as one of so many. 1 for
-    /// a device whose lanes take points of several runs.
-    pub lanes: u64,
+    /// Number of neighbouring points that a shorter run takes as long as, for its vector is not filled. A quarter of a
+    /// vector of 4-byte elements: the rest is in the overhead of a run. 1 for a device whose lanes take points of several
+    /// runs.
+    pub least_run: u64,
 }
 
 impl Machine {
     /// Facts of a GPU, where neighbouring lanes may take points of different runs.
     pub fn gpu() -> Machine {
-        Machine { lanes: 1, ..Machine::default() }
+        Machine { least_run: 1, ..Machine::default() }
     }
 }
 
@@ -36,7 +37,7 @@ impl Default for Machine {
             strip_columns: (64, 2048),
             joined_columns: 128,
             table_points: 2048,
-            lanes: 16,
+            least_run: 4,
         }
     }
 }

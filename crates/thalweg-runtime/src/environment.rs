@@ -133,7 +133,7 @@ pub static MEMORY_LIMIT: Variable =
 pub static ISA: Variable = variable(
     "THALWEG_ISA",
     Allowed::Words(&["avx512-amx", "avx512-narrow", "avx512", "avx2", "tile"]),
-    "kernels' instructions, if not the best",
+    "instructions of kernels",
 );
 /// Whether to fuse operations into kernels.
 pub static FUSION: Variable = variable("THALWEG_FUSION", ON_OFF, "whether operations share kernels");

@@ -112,8 +112,6 @@ pub struct CostFeatures {
     pub runs: u64,
     /// Number of calls of the generated code.
     pub calls: u64,
-    /// Number of accesses whose addresses these calls are passed.
-    pub call_accesses: u64,
     /// Number of chunks that can be divided among threads.
     pub chunks: u64,
     /// One entry per access that has an operand.
@@ -221,13 +219,11 @@ fn map(body: &Body, g: &MapGeometry, left: &mut [u64], reads: usize, f: &mut Cos
         (inner, (inner * outer).min(CHUNK))
     };
     let (runs, calls) = (points / run.max(1), points.div_ceil(call.max(1)));
-    // A run that does not fill its last vector takes as long as one that does.
-    let counted = nodes::nodes(body, runs * run.next_multiple_of(f.machine.lanes), 0);
+    let counted = nodes::nodes(body, runs * run.max(f.machine.least_run), 0);
     f.take(&counted);
     f.points += points;
     f.runs += runs;
     f.calls += calls;
-    f.call_accesses += calls * body.accesses.len() as u64;
     f.chunks += points.div_ceil(CHUNK.max(call));
     let evaluations = |i: usize| points * counted.loads[i] as u64;
     traffic(body, &g.accesses, (&g.extents, g.extents.len() - 1), evaluations, left, reads, f);

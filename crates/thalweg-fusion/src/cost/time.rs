@@ -136,8 +136,6 @@ impl Costs {
             let strips = if r.along { 0.0 } else { (r.chunks * r.passes as u64) as f64 * self.strip };
             along + strips + r.calls as f64 * self.call
         });
-        // Half of the time of a measured call, with two accesses, is that of their addresses.
-        let calls = features.calls as f64 / 2.0 + features.call_accesses as f64 / 4.0;
-        features.runs as f64 * self.run + calls * self.call + rows.sum::<f64>()
+        features.runs as f64 * self.run + features.calls as f64 * self.call + rows.sum::<f64>()
     }
 }

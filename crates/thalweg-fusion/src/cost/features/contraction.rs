@@ -77,9 +77,9 @@ fn factors(c: &Contraction, g: &ContractionGeometry, left: &mut [u64], f: &mut C
         at += factor.operands;
         if let Some((loads, g)) = only_loads(&factor.kernel, tiles, f.borders) {
             // Packing calls no body.
-            let domain = (f.points, f.chunks, f.calls, f.call_accesses);
+            let (domain, work) = ((f.points, f.chunks, f.calls), f.work);
             map(&loads, &g, &mut own, usize::MAX, f);
-            (f.points, f.chunks, f.calls, f.call_accesses) = domain;
+            ((f.points, f.chunks, f.calls), f.work) = (domain, work);
             continue;
         }
         if factor.inner.is_none() {
