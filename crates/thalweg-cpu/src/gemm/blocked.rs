@@ -8,10 +8,11 @@
 
 use super::blocking::{Blocking, Right, Sizes, blocking, even};
 use super::pack::Cuts;
-use super::{Operand, Product, Result, Side, TERMS, groups, pack, padded, scratch, steps, stored_as_carried};
+use super::task::{Own, Panels, block, blocks, longest, right_of, store};
+use super::{Operand, Product, Result, Side, groups, pack, padded, scratch, steps, stored_as_carried};
 use crate::gemm_call::TileArgs;
 use crate::number::Scheme;
-use crate::simd::{Job, Shared, dispatch};
+use crate::simd::Shared;
 use crate::threads::Threads;
 use std::ops::Range;
 use std::ptr;
@@ -108,24 +109,6 @@ fn sizes<T: Scheme>(p: &Product<'_, T>, threads: usize) -> Sizes {
     }
 }
 
-/// Number of blocks of the K dimension. Where blocks do not decide the order of sums ([`Scheme::STEP`]), the last one
-/// also takes up to [`steps::SLACK`] groups too many.
-pub fn blocks<T: Scheme>(k: usize) -> usize {
-    let slack = if T::STEP > 1 { steps::SLACK } else { 0 };
-    k.saturating_sub(slack).div_ceil(TERMS).max((k > 0) as usize)
-}
-
-/// Range of terms in block `number` of the K dimension.
-fn block<T: Scheme>(k: usize, number: usize) -> Range<usize> {
-    let end = if number + 1 == blocks::<T>(k) { k } else { (number + 1) * TERMS };
-    number * TERMS..end
-}
-
-/// Maximum number of terms of a block.
-fn longest<T: Scheme>(k: usize) -> usize {
-    k.min(if T::STEP > 1 { TERMS + steps::SLACK } else { TERMS })
-}
-
 /// Computes all rows of some columns. `shared` has the panels of these columns if they are packed for all tasks.
 ///
 /// # Safety
@@ -152,23 +135,6 @@ unsafe fn tasks<T: Scheme>(
             unsafe { task_of(p, b, rows, columns.start + own.start..columns.start + own.end, shared) };
         }
     });
-}
-
-/// Panels of B that are packed for all tasks: the range of columns that they contain, their number of terms, and their
-/// address.
-pub struct Panels<W> {
-    of: Range<usize>,
-    k: usize,
-    first: Shared<W>,
-}
-
-/// Scratch memory of a task: packed rows of A, packed columns of B, accumulators.
-pub struct Own<T: Scheme> {
-    pub left: *mut T::Slot,
-    pub right: *mut T::Slot,
-    pub sums: *mut T::Sum,
-    /// Stride in elements between rows of the accumulators.
-    pub lead: usize,
 }
 
 /// Runs one task: computes a rectangle of c over all terms, one block of columns after the other.
@@ -298,29 +264,6 @@ unsafe fn terms_of<T: Scheme>(
     }
 }
 
-/// Address of a panel of B, in place or packed, and the bytes between its terms.
-pub fn right_of<T: Scheme>(
-    p: &Product<'_, T>,
-    b: &Blocking,
-    column: usize,
-    terms: &Range<usize>,
-    own: &Own<T>,
-    shared: &Panels<T::Slot>,
-    in_part: usize,
-) -> (*const u8, isize) {
-    let (size, panel) = (size_of::<T::Slot>() as isize, p.kernels.columns);
-    match (b.right, p.right.operand) {
-        (Right::Direct, Operand::Strided(r)) => (r.at(column, terms.start).cast(), r.term * size),
-        (Right::Shared(_), _) => {
-            // The last block of packed terms may have more terms than the product.
-            let packed = padded::<T>(block::<T>(shared.k, terms.start / TERMS).len());
-            let at = terms.start * shared.of.len().next_multiple_of(panel) + (column - shared.of.start) * packed;
-            (shared.first.get().wrapping_add(at).cast_const().cast(), panel as isize * size)
-        }
-        _ => (own.right.wrapping_add(in_part * padded::<T>(terms.len())).cast_const().cast(), panel as isize * size),
-    }
-}
-
 /// Stores a finished block of accumulators, or passes it to the epilogue.
 ///
 /// # Safety
@@ -373,25 +316,4 @@ unsafe fn hand_over<T: Scheme>(
         // SAFETY: the sums are the task's.
         Result::Tiles { .. } => unsafe { p.result.tile::<T>(rows.clone(), columns.clone(), sums, lead) },
     }
-}
-
-/// Converts `count` accumulators to the result's element type, and stores them.
-///
-/// # Safety
-/// `count` elements are readable at `from` and writable at `to`, and the two do not overlap.
-pub unsafe fn store<T: Scheme>(from: *const T::Sum, to: *mut T::Stored, count: usize) {
-    struct Store<'a, T: Scheme>(&'a [T::Sum], &'a mut [std::mem::MaybeUninit<T::Stored>]);
-    impl<T: Scheme> Job for Store<'_, T> {
-        type Out = ();
-        #[inline(always)]
-        fn run(self) {
-            for (from, to) in self.0.iter().zip(self.1) {
-                to.write(T::store(*from));
-            }
-        }
-    }
-    // SAFETY: the caller's promise.
-    let (from, to) =
-        unsafe { (std::slice::from_raw_parts(from, count), std::slice::from_raw_parts_mut(to.cast(), count)) };
-    dispatch(Store::<T>(from, to));
 }

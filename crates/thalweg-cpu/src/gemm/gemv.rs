@@ -8,7 +8,7 @@
 
 use super::microkernels::MAX_STREAM_TERMS;
 use super::pack::{self, Cuts, Strided};
-use super::{Operand, Product, Result, TERMS, blocked, scratch};
+use super::{Operand, Product, Result, TERMS, scratch, task};
 use crate::gemm_call::{StreamArgs, TileArgs};
 use crate::hardware::PRIVATE_CACHE;
 use crate::number::{Number, Scheme, Wide};
@@ -251,7 +251,7 @@ unsafe fn finish<T: Scheme>(p: &Product<'_, T>, columns: Range<usize>, sums: *mu
     match p.result {
         // SAFETY: the caller's promise.
         Result::Store(to) => unsafe {
-            blocked::store::<T>(sums, to.get().cast::<T::Stored>().wrapping_add(columns.start), columns.len());
+            task::store::<T>(sums, to.get().cast::<T::Stored>().wrapping_add(columns.start), columns.len());
         },
         // SAFETY: the sums belong to this thread.
         Result::Tiles { .. } => unsafe { p.row_tile(columns, sums) },

@@ -13,7 +13,7 @@
 
 use super::microkernels::{DOT_ROWS, MAX_DOT_COLUMNS};
 use super::pack::Strided;
-use super::{Operand, Product, Result, blocked, gemv, portable, scratch};
+use super::{Operand, Product, Result, gemv, portable, scratch, task};
 use crate::gemm_call::{DotArgs, lanes};
 use crate::number::{Scheme, Wide};
 use crate::simd::{Job, Shared, dispatch};
@@ -133,7 +133,7 @@ unsafe fn columns_of<T: Scheme>(
             Result::Store(to) => {
                 let to = to.get().cast::<T::Stored>().wrapping_add(columns.start * p.m);
                 // SAFETY: the caller's promise.
-                unsafe { blocked::store::<T>(turned, to, n * p.m) };
+                unsafe { task::store::<T>(turned, to, n * p.m) };
             }
             // SAFETY: the sums belong to this thread.
             Result::Tiles { .. } => unsafe { p.result.tile::<T>(columns, 0..p.m, turned, p.m) },
@@ -147,7 +147,7 @@ unsafe fn columns_of<T: Scheme>(
             for row in 0..p.m {
                 let to = to.get().cast::<T::Stored>().wrapping_add(row * p.n + columns.start);
                 // SAFETY: the caller's promise.
-                unsafe { blocked::store::<T>(sums.wrapping_add(row * n), to, n) };
+                unsafe { task::store::<T>(sums.wrapping_add(row * n), to, n) };
             }
         }
         // SAFETY: the sums belong to this thread.

@@ -31,6 +31,7 @@ mod pack;
 mod portable;
 mod scratch;
 mod steps;
+mod task;
 #[cfg(test)]
 mod tests;
 pub mod traffic;

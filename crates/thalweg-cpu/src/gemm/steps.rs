@@ -6,10 +6,10 @@
 //! to a whole step. Always true: slots past the last term are 0 on both sides; elements outside the operands are not
 //! read.
 
-use super::blocked::{Own, Panels, blocks, right_of, store};
 use super::blocking::{Blocking, Right};
 use super::microkernels::TILE_SLOTS;
 use super::pack::{self, Cuts};
+use super::task::{Own, Panels, SLACK, blocks, right_of, store};
 use super::{Block, Operand, Product, Result, Side, TERMS, padded, scratch};
 use crate::gemm_call::TileArgs;
 use crate::number::{Number, PairTiles, Scheme, Wide};
@@ -18,9 +18,6 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::ptr;
 
-/// Maximum number of groups beyond [`TERMS`] of the last block of terms: another block, which reads and writes all sums,
-/// takes longer.
-pub const SLACK: usize = 64;
 /// Stride in slots between copied rows of A: a cache line more than the longest block of terms, so that the rows of a
 /// tile do not fall into the same cache sets.
 pub const ROW: usize = TERMS + SLACK + 16;
