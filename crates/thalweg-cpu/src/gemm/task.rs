@@ -1,7 +1,6 @@
 //! Definitions shared by all tasks of a blocked GEMM, whichever micro-kernels they run: blocks of terms, scratch memory,
 //! panels of B.
 //!
-//!
 //! In: a product and its block sizes. Out: ranges of terms, addresses of panels, stored sums.
 
 use super::blocking::{Blocking, Right};
