@@ -7,8 +7,8 @@
 //!
 //! The innermost dimension runs within a call's rows, and one other dimension over its rows
 //! ([`dims::rows_of_calls`]), or, if a source is transposed, the one in which that source is dense (its cache lines are
-//! then used whole). An odometer counts through the remaining dimensions. Accesses through an index map get a table of positions per call, so such a
-//! call is one contiguous range of the row-major domain.
+//! then used whole). An odometer counts through the remaining dimensions. Accesses through an index map get a table of
+//! positions per call, so such a call is one contiguous range of the row-major domain.
 
 use crate::check::{self, gathered};
 use crate::engine::{Engine, OutOfRange};
@@ -55,8 +55,10 @@ struct Line {
 /// Loop nest that traverses a domain in rectangles: its accesses, loops and block sizes.
 struct Traversal {
     lines: Vec<Line>,
-    /// For each loop, the accesses that move with it: index of their argument word 0, and its step.
-    moves: Vec<Vec<(usize, i64)>>,
+    /// Accesses that move with a loop, loop by loop: index of their argument word 0, and its step.
+    moves: Vec<(usize, i64)>,
+    /// Index in `moves` of the first entry of each loop; those of loop `d` end where those of the next begin.
+    first_moves: [usize; MAX_RANK + 2],
     /// Trip counts of the loops, outermost first; the last two count blocks of rows and blocks of columns.
     sizes: [usize; MAX_RANK + 1],
     rank: usize,
@@ -282,7 +284,7 @@ impl Traversal {
             steps
         };
         let mut lines: Vec<Line> = Vec::with_capacity(body.accesses.len());
-        let mut moves = vec![vec![]; rank];
+        let mut steps = Vec::with_capacity(body.accesses.len());
         for (i, ((access, at), map)) in body.accesses.iter().zip(&geometry.accesses).zip(maps).enumerate() {
             let unit = if access.operand.is_some() { access.dtype.size() } else { 1 };
             let address = access.operand.map_or(0, |o| operands[o as usize].address() as i64);
@@ -291,9 +293,7 @@ impl Traversal {
                 let operand = operands[o as usize];
                 [operand.address() as u64, (operand.bytes() / unit) as u64]
             });
-            for (moves, step) in moves.iter_mut().zip(spread(&of, unit)).filter(|(_, step)| *step != 0) {
-                moves.push((4 * i, step));
-            }
+            steps.push(spread(&of, unit));
             lines.push(Line {
                 start: address + if map.is_some() { 0 } else { at.base as i64 * unit as i64 },
                 row: row_dim.map_or(0, |d| of[d] as i64 * unit as i64),
@@ -315,7 +315,17 @@ impl Traversal {
             step *= extents[d] as isize;
         }
         let index_steps = spread(&row_major, 1);
-        Traversal { lines, moves, sizes, rank, rows, columns, row_block, column_block, index_steps }
+        let (mut moves, mut first_moves) = (Vec::with_capacity(2 * steps.len()), [0; MAX_RANK + 2]);
+        for d in 0..rank {
+            moves.extend(steps.iter().enumerate().map(|(i, of)| (4 * i, of[d])).filter(|(_, step)| *step != 0));
+            first_moves[d + 1] = moves.len();
+        }
+        Traversal { lines, moves, first_moves, sizes, rank, rows, columns, row_block, column_block, index_steps }
+    }
+
+    /// Accesses that move with loop `d`, with their steps.
+    fn moves_of(&self, d: usize) -> &[(usize, i64)] {
+        &self.moves[self.first_moves[d]..self.first_moves[d + 1]]
     }
 
     /// Runs a range of chunks; stops at the first failure.
@@ -344,7 +354,7 @@ impl Traversal {
         let mut index = 0;
         for (d, &digit) in digits[..self.rank].iter().enumerate() {
             index += digit as i64 * self.index_steps[d];
-            for &(word, step) in &self.moves[d] {
+            for &(word, step) in self.moves_of(d) {
                 args[word] = args[word].wrapping_add((digit as i64 * step) as u64);
             }
         }
@@ -375,7 +385,7 @@ impl Traversal {
                 let turns = if through { -(digits[d] as i64) } else { 1 };
                 digits[d] = if through { 0 } else { digits[d] + 1 };
                 index += turns * self.index_steps[d];
-                for &(word, step) in &self.moves[d] {
+                for &(word, step) in self.moves_of(d) {
                     args[word] = args[word].wrapping_add((turns * step) as u64);
                 }
                 if !through {

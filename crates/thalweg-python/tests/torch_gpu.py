@@ -13,23 +13,12 @@ import torch
 import torch._dynamo
 from torch import nn
 from torch.nn import functional as F
-from torch_training import Block
+from torch_common import Block, compiled, fresh  # noqa: F401 (a fixture)
 
 import thalweg.torch
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 GPU = "cuda"
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    torch._dynamo.reset()
-    thalweg.torch.reset()
-    torch.manual_seed(0)
-
-
-def compiled(f, **kwargs):
-    return torch.compile(f, backend=thalweg.torch.backend, **kwargs)
 
 
 def conv_net():

@@ -31,21 +31,7 @@ def forget_peak():
 
 def models(torch):
     from torch import nn
-
-    class Block(nn.Module):
-        def __init__(self, width=512, heads=8):
-            super().__init__()
-            self.heads = heads
-            self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
-            self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-            self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
-
-        def forward(self, x):
-            b, t, w = x.shape
-            q, k, v = self.qkv(self.first(x)).view(b, t, 3, self.heads, w // self.heads).permute(2, 0, 3, 1, 4)
-            y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-            x = x + self.out(y.transpose(1, 2).reshape(b, t, w))
-            return x + self.mlp(self.second(x))
+    from torch_common import Block
 
     def conv():
         layers, width = [], 3
@@ -54,7 +40,7 @@ def models(torch):
             width = out
         return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 10))
 
-    return {"block": (lambda: nn.Sequential(Block(), Block()), (8, 256, 512)), "conv": (conv, (32, 3, 64, 64))}
+    return {"block": (lambda: nn.Sequential(Block(512, 8), Block(512, 8)), (8, 256, 512)), "conv": (conv, (32, 3, 64, 64))}
 
 
 def measure(backend, name, steps):

@@ -10,21 +10,11 @@ import torch
 import torch._dynamo
 from torch import nn
 from torch.nn import functional as F
+from torch_common import compiled, fresh  # noqa: F401 (a fixture)
 
 import thalweg.torch
 
 torch.set_num_threads(1)
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    torch._dynamo.reset()
-    thalweg.torch.reset()
-    torch.manual_seed(0)
-
-
-def compiled(f, **kwargs):
-    return torch.compile(f, backend=thalweg.torch.backend, **kwargs)
 
 
 def agree(f, *args, rtol=2e-5, atol=1e-5, eager=False):

@@ -8,7 +8,7 @@
 
 use super::blocking::{Blocking, Right, Sizes, blocking, even};
 use super::pack::Cuts;
-use super::task::{Own, Panels, block, blocks, longest, right_of, store};
+use super::task::{Own, Panels, Task, TermBlock, block, blocks, longest, store};
 use super::{Operand, Product, Result, Side, groups, pack, padded, scratch, steps, stored_as_carried};
 use crate::gemm_call::TileArgs;
 use crate::number::Scheme;
@@ -162,28 +162,29 @@ unsafe fn task_of<T: Scheme>(
     let elements = left + right + if T::STEP > 1 { rows.len().next_multiple_of(tile_rows) } else { rows.len() } * lead;
     scratch::with(scratch::Use::Own, (elements + 48) * size_of::<T::Slot>(), |memory| {
         let (left, right) = (left.next_multiple_of(16), right.next_multiple_of(16));
-        let first = memory.cast::<T::Slot>();
+        let (first, first_column) = (memory.cast::<T::Slot>(), columns.start);
         let sums = first.wrapping_add(left + right).cast::<T::Sum>();
         let own = Own::<T> { left: first, right: first.wrapping_add(left), sums, lead };
         let amends: Vec<T::Sum> = if T::OFFSET { rows.clone().map(|row| p.amends(row)).collect() } else { vec![] };
+        let task = Task { product: p, blocking: b, shared, own, rows };
         for start in (columns.start..columns.end).step_by(b.columns) {
-            let part = start..(start + b.columns).min(columns.end);
-            let fresh = start == columns.start || !b.keeps_left;
+            let columns = start..(start + b.columns).min(columns.end);
+            let fresh = start == first_column || !b.keeps_left;
             // SAFETY: the caller's promise; the task's memory has the space counted above.
             unsafe {
                 for (row, with) in amends.iter().enumerate() {
                     // Sums of such a scheme start from the correction.
-                    std::slice::from_raw_parts_mut(own.sums.add(row * lead), part.len()).fill(*with);
+                    std::slice::from_raw_parts_mut(sums.add(row * lead), columns.len()).fill(*with);
                 }
                 // The blocks of packed panels, of which a product may use the first terms.
                 for terms in (0..blocks::<T>(shared.k)).map(|number| block::<T>(shared.k, number)) {
                     let terms = terms.start..terms.end.min(p.k);
-                    let add = if T::STEP > 1 { steps::terms_of } else { terms_of };
                     if !terms.is_empty() {
-                        add(p, b, &rows, &part, terms, &own, shared, fresh);
+                        let part = TermBlock { columns: columns.clone(), terms, fresh };
+                        if T::STEP > 1 { steps::terms_of(&task, &part) } else { terms_of(&task, &part) }
                     }
                 }
-                finish(p, &rows, &part, &own);
+                finish(&task, &columns);
             }
         }
     });
@@ -193,24 +194,16 @@ unsafe fn task_of<T: Scheme>(
 ///
 /// # Safety
 /// As for [`task_of`]; blocks of terms come in order.
-#[allow(clippy::too_many_arguments, reason = "the loop's whole position")]
-unsafe fn terms_of<T: Scheme>(
-    p: &Product<'_, T>,
-    b: &Blocking,
-    rows: &Range<usize>,
-    columns: &Range<usize>,
-    terms: Range<usize>,
-    own: &Own<T>,
-    shared: &Panels<T::Slot>,
-    fresh: bool,
-) {
+unsafe fn terms_of<T: Scheme>(task: &Task<'_, T>, part: &TermBlock) {
+    let (p, b, own) = (task.product, task.blocking, &task.own);
+    let (rows, columns, terms) = (&task.rows, &part.columns, &part.terms);
     let size = size_of::<T::Slot>() as isize;
     let [tile_rows, tile_columns] = [p.kernels.rows, p.kernels.columns];
     let cuts = Cuts::balanced(rows.len(), tile_rows);
     let panels = Cuts::whole(columns.len(), tile_columns);
     let kept = if b.keeps_left { terms.start * cuts.count() * tile_rows } else { 0 };
     let left = own.left.wrapping_add(kept);
-    if !b.left_direct && fresh {
+    if !b.left_direct && part.fresh {
         // SAFETY: the caller's promise.
         unsafe { p.left.pack(rows.clone(), terms.clone(), cuts, left) };
     }
@@ -229,7 +222,7 @@ unsafe fn terms_of<T: Scheme>(
     let from = if terms.start == 0 && !T::OFFSET { ptr::null() } else { own.sums.cast::<u8>().cast_const() };
     for panel in 0..panels.count() {
         let (column, wide) = panels.get(panel);
-        let (right, right_term) = right_of(p, b, columns.start + column, &terms, own, shared, column);
+        let (right, right_term) = task.panel(part, column);
         for tile in 0..cuts.count() {
             let (row, high) = cuts.get(tile);
             let place =
@@ -268,7 +261,8 @@ unsafe fn terms_of<T: Scheme>(
 ///
 /// # Safety
 /// As for [`task_of`].
-unsafe fn finish<T: Scheme>(p: &Product<'_, T>, rows: &Range<usize>, columns: &Range<usize>, own: &Own<T>) {
+unsafe fn finish<T: Scheme>(task: &Task<'_, T>, columns: &Range<usize>) {
+    let (p, rows, own) = (task.product, &task.rows, &task.own);
     if p.k == 0 {
         for row in 0..rows.len() {
             // SAFETY: the task's memory has space for its rows; all-zero bytes are 0 in every type.
@@ -282,7 +276,7 @@ unsafe fn finish<T: Scheme>(p: &Product<'_, T>, rows: &Range<usize>, columns: &R
             let sums = room.cast::<T::Sum>();
             // SAFETY: the caller's promise; the memory has space for the transposed sums.
             unsafe {
-                pack::transposed_sums::<T>(own.sums, own.lead, [rows.len(), columns.len()], lead, sums);
+                pack::transpose(own.sums.cast_const(), own.lead, [rows.len(), columns.len()], lead, sums);
                 hand_over(p, columns, rows, sums, lead);
             }
         });

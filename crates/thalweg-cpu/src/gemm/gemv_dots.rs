@@ -13,7 +13,7 @@
 
 use super::microkernels::{DOT_ROWS, MAX_DOT_COLUMNS};
 use super::pack::Strided;
-use super::{Operand, Product, Result, gemv, portable, scratch, task};
+use super::{Operand, Product, Result, gemv, pack, portable, scratch, task};
 use crate::gemm_call::{DotArgs, lanes};
 use crate::number::{Scheme, Wide};
 use crate::simd::{Job, Shared, dispatch};
@@ -124,10 +124,8 @@ unsafe fn columns_of<T: Scheme>(
     }
     if p.turned && p.m > 1 {
         let turned = sums.wrapping_add(p.m * n);
-        for (row, column) in (0..p.m).flat_map(|row| (0..n).map(move |column| (row, column))) {
-            // SAFETY: the caller's promise: there is space for the sums twice.
-            unsafe { turned.add(column * p.m + row).write(sums.add(row * n + column).read()) };
-        }
+        // SAFETY: the caller's promise: there is space for the sums twice.
+        unsafe { pack::transpose(sums.cast_const(), n, [p.m, n], p.m, turned) };
         // Columns of the swapped product are rows of c, which lie one after the other.
         match p.result {
             Result::Store(to) => {

@@ -617,19 +617,19 @@ impl<T: Scheme> Side<'_, T> {
     /// The operand has these lines, and `to` has space for their slots.
     unsafe fn pack_lines(&self, lines: usize, to: *mut T::Slot) {
         let (k, groups) = (self.k, groups::<T>(self.k));
-        // Terms of all lines side by side are transposed, each as a panel's line of its own.
-        let turned = |from: Strided<T::Element>| Strided { first: from.first, line: from.term, term: from.line };
+        // Lines and terms exchanged: terms of all lines side by side are transposed as lines of a panel.
+        let exchanged = |from: Strided<T::Element>| Strided { first: from.first, line: from.term, term: from.line };
         match self.operand {
             // SAFETY: the caller's promise; the terms of the transpose are the lines.
             Operand::Strided(from) if T::GROUP == 1 && from.line == 1 => unsafe {
-                pack::transposed::<T>(turned(from), k, lines, k, to);
+                pack::transposed::<T>(exchanged(from), k, lines, k, to);
             },
             Operand::Computed { terms_last: false, grid: None, .. } if T::GROUP == 1 => {
                 let bytes = (lines + 16) * (k + 16) * size_of::<T::Element>();
                 scratch::with(scratch::Use::Staging, bytes, |staging| {
                     let from = self.staged(0..lines, 0..k, staging.cast());
                     // SAFETY: as above, of the elements just computed.
-                    unsafe { pack::transposed::<T>(turned(from), k, lines, k, to) };
+                    unsafe { pack::transposed::<T>(exchanged(from), k, lines, k, to) };
                 });
             }
             Operand::Computed { grid: Some(grid), .. }
@@ -639,8 +639,7 @@ impl<T: Scheme> Side<'_, T> {
                     // SAFETY: the caller's promise; one panel of all lines, whose slots are then transposed.
                     unsafe {
                         grid.pack(0..lines, 0..k, pack::Cuts::whole(lines, lines), staging.cast());
-                        let from = Strided { first: Shared(staging.cast()), line: lines as isize, term: 1 };
-                        pack::transposed_slots::<T>(from, k, lines, k, to);
+                        pack::transpose(staging.cast::<T::Slot>().cast_const(), lines, [k, lines], k, to);
                     }
                 });
             }

@@ -9,7 +9,7 @@
 use super::blocking::{Blocking, Right};
 use super::microkernels::TILE_SLOTS;
 use super::pack::{self, Cuts};
-use super::task::{Own, Panels, SLACK, blocks, right_of, store};
+use super::task::{SLACK, Task, TermBlock, blocks, store};
 use super::{Block, Operand, Product, Result, Side, TERMS, padded, scratch};
 use crate::gemm_call::TileArgs;
 use crate::number::{Number, PairTiles, Scheme, Wide};
@@ -36,17 +36,9 @@ fn block_slots<T: Scheme>(rows: usize) -> usize {
 ///
 /// # Safety
 /// As for `blocked::terms_of`; this thread holds tile registers.
-#[allow(clippy::too_many_arguments, reason = "the loop's whole position")]
-pub unsafe fn terms_of<T: Scheme>(
-    p: &Product<'_, T>,
-    b: &Blocking,
-    rows: &Range<usize>,
-    columns: &Range<usize>,
-    terms: Range<usize>,
-    own: &Own<T>,
-    shared: &Panels<T::Slot>,
-    fresh: bool,
-) {
+pub unsafe fn terms_of<T: Scheme>(task: &Task<'_, T>, part: &TermBlock) {
+    let (p, b, own) = (task.product, task.blocking, &task.own);
+    let (rows, columns, terms) = (&task.rows, &part.columns, &part.terms);
     let size = size_of::<T::Slot>() as isize;
     let steps = terms.len().div_ceil(T::STEP);
     let cuts = Cuts::whole(rows.len(), p.kernels.rows);
@@ -67,7 +59,7 @@ pub unsafe fn terms_of<T: Scheme>(
         }
         _ => None,
     };
-    if fresh || b.left_direct {
+    if part.fresh || b.left_direct {
         // All rows, or those of the last tile.
         let copied = |row: &usize| in_place(*row, p.kernels.rows.min(rows.len() - row)).is_none();
         if let Some(first) = (0..rows.len()).step_by(p.kernels.rows).find(copied) {
@@ -88,7 +80,7 @@ pub unsafe fn terms_of<T: Scheme>(
     let mut finished = Finished::<T::Sum>([const { MaybeUninit::uninit() }; TILE_SUMS]);
     let finished = finished.0.as_mut_ptr().cast::<T::Sum>();
     let tile = |row: usize, high: usize, column: usize, wide: usize| {
-        let (right, right_term) = right_of(p, b, columns.start + column, &terms, own, shared, column);
+        let (right, right_term) = task.panel(part, column);
         let copied = || (left.wrapping_add(row * ROW).cast_const().cast::<u8>(), ROW as isize * size);
         let (left, left_row) = in_place(row, high).unwrap_or_else(copied);
         let sums = own.sums.wrapping_add(row * own.lead + column).cast::<u8>();
@@ -148,7 +140,7 @@ unsafe fn store_tile<T: Scheme>(
         if p.swapped {
             let mut transposed = Finished::<T::Sum>([const { MaybeUninit::uninit() }; TILE_SUMS]);
             let transposed = transposed.0.as_mut_ptr().cast::<T::Sum>();
-            pack::transposed_sums::<T>(sums, FINISHED_ROW, [rows, columns], FINISHED_ROW, transposed);
+            pack::transpose(sums, FINISHED_ROW, [rows, columns], FINISHED_ROW, transposed);
             store_rows::<T>(transposed, [columns, rows], to.wrapping_add(column * p.m + row), p.m);
         } else {
             store_rows::<T>(sums, [rows, columns], to.wrapping_add(row * p.n + column), p.n);
@@ -237,7 +229,13 @@ impl<T: Scheme> Side<'_, T> {
                             for panel in 0..cuts.count() {
                                 let (line, lines) = cuts.get(panel);
                                 let panel = panels.wrapping_add(panel * LINES * whole);
-                                pack::transposed_panel::<T>(panel, [whole, LINES], lines, [ROW, line * ROW], to);
+                                pack::transpose(
+                                    panel.cast_const(),
+                                    LINES,
+                                    [whole, lines],
+                                    ROW,
+                                    to.wrapping_add(line * ROW),
+                                );
                             }
                         },
                     );

@@ -12,6 +12,7 @@ use std::ops::Range;
 /// Maximum number of groups beyond [`TERMS`] of the last block of terms: another block, which reads and writes all sums,
 /// takes longer.
 pub const SLACK: usize = 64;
+
 /// Number of blocks of the K dimension. Where blocks do not decide the order of sums ([`Scheme::STEP`]), the last one
 /// also takes up to [`SLACK`] groups too many.
 pub fn blocks<T: Scheme>(k: usize) -> usize {
@@ -47,26 +48,43 @@ pub struct Own<T: Scheme> {
     pub lead: usize,
 }
 
-/// Address of a panel of B, in place or packed, and the bytes between its terms.
-pub fn right_of<T: Scheme>(
-    p: &Product<'_, T>,
-    b: &Blocking,
-    column: usize,
-    terms: &Range<usize>,
-    own: &Own<T>,
-    shared: &Panels<T::Slot>,
-    in_part: usize,
-) -> (*const u8, isize) {
-    let (size, panel) = (size_of::<T::Slot>() as isize, p.kernels.columns);
-    match (b.right, p.right.operand) {
-        (Right::Direct, Operand::Strided(r)) => (r.at(column, terms.start).cast(), r.term * size),
-        (Right::Shared(_), _) => {
-            // The last block of packed terms may have more terms than the product.
-            let packed = padded::<T>(block::<T>(shared.k, terms.start / TERMS).len());
-            let at = terms.start * shared.of.len().next_multiple_of(panel) + (column - shared.of.start) * packed;
-            (shared.first.get().wrapping_add(at).cast_const().cast(), panel as isize * size)
+/// One task of a blocked GEMM: some rows of a product, and what all its blocks of columns and terms share.
+pub struct Task<'a, T: Scheme> {
+    pub product: &'a Product<'a, T>,
+    pub blocking: &'a Blocking,
+    pub shared: &'a Panels<T::Slot>,
+    pub own: Own<T>,
+    pub rows: Range<usize>,
+}
+
+/// Block of terms of some columns of a task, whose products are added to the sums of its rows.
+pub struct TermBlock {
+    pub columns: Range<usize>,
+    pub terms: Range<usize>,
+    /// Whether the rows of A are not packed yet for these terms.
+    pub fresh: bool,
+}
+
+impl<T: Scheme> Task<'_, T> {
+    /// Address of the panel of B that begins `column` columns into a part, in place or packed, and the bytes between its
+    /// terms.
+    pub fn panel(&self, part: &TermBlock, column: usize) -> (*const u8, isize) {
+        let (p, shared, terms) = (self.product, self.shared, &part.terms);
+        let (size, width) = (size_of::<T::Slot>() as isize, p.kernels.columns);
+        let whole = part.columns.start + column;
+        match (self.blocking.right, p.right.operand) {
+            (Right::Direct, Operand::Strided(r)) => (r.at(whole, terms.start).cast(), r.term * size),
+            (Right::Shared(_), _) => {
+                // The last block of packed terms may have more terms than the product.
+                let packed = padded::<T>(block::<T>(shared.k, terms.start / TERMS).len());
+                let at = terms.start * shared.of.len().next_multiple_of(width) + (whole - shared.of.start) * packed;
+                (shared.first.get().wrapping_add(at).cast_const().cast(), width as isize * size)
+            }
+            _ => {
+                let packed = self.own.right.wrapping_add(column * padded::<T>(terms.len()));
+                (packed.cast_const().cast(), width as isize * size)
+            }
         }
-        _ => (own.right.wrapping_add(in_part * padded::<T>(terms.len())).cast_const().cast(), panel as isize * size),
     }
 }
 

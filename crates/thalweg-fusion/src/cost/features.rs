@@ -219,7 +219,7 @@ fn map(body: &Body, g: &MapGeometry, left: &mut [u64], reads: usize, f: &mut Cos
         (inner, (inner * outer).min(CHUNK))
     };
     let (runs, calls) = (points / run.max(1), points.div_ceil(call.max(1)));
-    let counted = nodes::nodes(body, runs * run.max(f.machine.least_run), 0);
+    let counted = nodes::nodes(body, points.max(runs * f.machine.least_run), 0);
     f.take(&counted);
     f.points += points;
     f.runs += runs;

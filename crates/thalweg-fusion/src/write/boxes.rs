@@ -6,6 +6,7 @@
 //! points out (one side of a `cat`, a `pad`) has strides on each box where its mask is constant. There the select
 //! disappears, and with it the side not taken.
 
+use crate::segment::Mode;
 use crate::tunable::TUNABLES;
 use thalweg_ir::{MAX_RANK, Shape};
 use thalweg_kernel::IndexMap;
@@ -59,9 +60,17 @@ fn refine(a: Shape, b: Shape) -> Option<Shape> {
     (dims.len() <= MAX_RANK).then(|| Shape::new(&dims))
 }
 
+/// Boxes of a domain for a device: those of [`boxes`], or the whole domain, whose masked accesses then go through tables
+/// of positions, where the device calls a body for each run and the runs are short.
+pub(crate) fn cut(domain: Shape, maps: &[IndexMap], mode: Mode) -> Vec<Vec<(usize, usize)>> {
+    let boxes = boxes(domain, maps);
+    let by_table = mode.parts_rows() && are_short(domain, &boxes);
+    if by_table { vec![domain.iter().map(|&d| (0, d)).collect()] } else { boxes }
+}
+
 /// Boxes that cover the domain, `(start, length)` per dimension, in each of which no map's mask changes. One box if
 /// nothing is masked or there would be too many.
-pub(crate) fn boxes(domain: Shape, maps: &[IndexMap]) -> Vec<Vec<(usize, usize)>> {
+fn boxes(domain: Shape, maps: &[IndexMap]) -> Vec<Vec<(usize, usize)>> {
     let whole = vec![domain.iter().map(|&d| (0, d)).collect()];
     let mut cuts: Vec<Vec<usize>> = domain.iter().map(|&d| vec![0, d]).collect();
     for bounds in maps.iter().filter_map(IndexMap::mask_bounds) {
@@ -91,7 +100,7 @@ pub(crate) fn boxes(domain: Shape, maps: &[IndexMap]) -> Vec<Vec<(usize, usize)>
 
 /// Whether these boxes split the domain into many short runs, as borders around small images do; a table of positions
 /// is then faster.
-pub(crate) fn are_short(domain: Shape, boxes: &[Vec<(usize, usize)>]) -> bool {
+fn are_short(domain: Shape, boxes: &[Vec<(usize, usize)>]) -> bool {
     let whole = |d: &usize| boxes.iter().all(|b| b[*d].1 == domain[*d]);
     let uncut = (0..domain.rank()).rev().take_while(whole).count();
     let Some(cut) = domain.rank().checked_sub(uncut + 1) else { return false };

@@ -370,10 +370,7 @@ fn tiled(ix: &Indexed<'_>, written: &Written, shape: Shape, order: FactorOrder) 
         };
     }
     let (rows, columns) = groups(&domain, m, n).expect("a shape has rows and columns of its own");
-    let mut parts = boxes::boxes(domain, &maps);
-    if ix.seg.mode.parts_rows() && boxes::are_short(domain, &parts) {
-        parts = vec![domain.iter().map(|&d| (0, d)).collect()];
-    }
+    let parts = boxes::cut(domain, &maps, ix.seg.mode);
     let laid: Vec<(Body, TileBox)> = parts.iter().map(|part| on_box(&written.body, &maps, part, parts.len())).collect();
     let (mut bodies, boxes): (Vec<Body>, Vec<TileBox>) = laid.into_iter().unzip();
     let kernel = if bodies.len() == 1 { Kernel::Map(bodies.remove(0)) } else { Kernel::Boxes(bodies) };

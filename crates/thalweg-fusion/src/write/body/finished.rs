@@ -121,9 +121,8 @@ impl Writer<'_> {
             return (kernel, Geometry::Rows(geometry));
         }
         let (domain, maps) = boxes::renumbered(self.domain, &self.maps);
-        let boxes = boxes::boxes(domain, &maps);
-        let by_table = self.ix.seg.mode.parts_rows() && boxes::are_short(domain, &boxes);
-        if boxes.len() == 1 || by_table {
+        let boxes = boxes::cut(domain, &maps, self.ix.seg.mode);
+        if boxes.len() == 1 {
             let (body, geometry) = lay_out(body, domain, &maps);
             return (Kernel::Map(body), Geometry::Map(geometry));
         }
