@@ -2,8 +2,8 @@
 //! formula calls the function again.
 
 use super::super::call::{Call, Outcome, Row};
-use super::special_tables as t;
-use std::f64::consts::{FRAC_1_SQRT_2, FRAC_PI_4};
+use super::special_tables::{self as t, Series};
+use std::f64::consts::{FRAC_1_SQRT_2, PI};
 use thalweg::prelude::*;
 use thalweg::{DType, Tensor};
 
@@ -30,126 +30,143 @@ fn two_wide(c: &Call<'_>, f: impl Fn(&Tensor, &Tensor) -> Tensor) -> Outcome {
     Ok(f(&wide(0)?, &wide(1)?).cast(dtype).into())
 }
 
-/// A polynomial, highest power first.
-fn polynomial(x: &Tensor, list: &[f64]) -> Tensor {
-    let [first, second, rest @ ..] = list else { unreachable!("a polynomial has two coefficients and more") };
-    rest.iter().fold(x * *first + *second, |sum, &c| sum * x + c)
-}
-
-fn quotient(x: &Tensor, above: &[f64], below: &[f64]) -> Tensor {
-    polynomial(x, above) / polynomial(x, below)
-}
-
-/// A Chebyshev series by Clenshaw's recurrence, highest order first; `x` is twice the argument.
-fn chebyshev_series(x: &Tensor, list: &[f64]) -> Tensor {
-    let zero = x.zeros_like();
-    let (mut before, mut last, mut sum) = (zero.clone(), zero.clone(), zero + list[0]);
-    for &c in &list[1..] {
-        before = last;
-        last = sum;
-        sum = x * &last - &before + c;
+/// Sum of a Chebyshev series by Clenshaw's recurrence, in terms of `t` in [-1, 1]. Narrower dtypes than f64 skip terms
+/// below 1e-9 of the largest coefficient.
+fn chebyshev_series(x: &Tensor, Series { low, high, coefficients }: &Series) -> Tensor {
+    let [rest @ .., constant] = coefficients else { unreachable!("a series has coefficients") };
+    let limit = match x.dtype() {
+        DType::F64 => 0.0,
+        _ => coefficients.iter().fold(0.0, |largest: f64, c| largest.max(c.abs())) * 1e-9,
+    };
+    let scale = 2.0 / (high - low);
+    let t = x * scale - (low * scale + 1.0);
+    let twice = &t + &t;
+    let (mut previous, mut sum) = (t.zeros_like(), t.zeros_like());
+    for &c in rest.iter().skip_while(|c| c.abs() < limit) {
+        let next = &twice * &sum - &previous + c;
+        previous = sum;
+        sum = next;
     }
-    (sum - before) * 0.5
+    t * sum - previous + *constant
 }
 
-const SQRT_2_OVER_PI: f64 = 0.797_884_560_802_865_4;
 const TWO_OVER_PI: f64 = std::f64::consts::FRAC_2_PI;
 
-/// Amplitudes of the cosine and the sine of a Bessel function of the first and second kind, for arguments over 5.
-type Amplitudes = (&'static [f64], &'static [f64], &'static [f64], &'static [f64]);
-const J0: Amplitudes = (&t::J0_PP, &t::J0_PQ, &t::J0_QP, &t::J0_QQ);
-const J1: Amplitudes = (&t::J1_PP, &t::J1_PQ, &t::J1_QP, &t::J1_QQ);
+/// Distance of `x` from a root, without a rounding error near the root.
+fn from_root(x: &Tensor, (first, rest): (f64, f64)) -> Tensor {
+    x - first - rest
+}
 
-/// J (first kind) or Y (second kind) of order 0 or 1 for arguments over 5, by the asymptotic expansion.
-fn far(x: &Tensor, (pp, pq, qp, qq): Amplitudes, phase: f64, second: bool) -> Tensor {
+/// J (first kind) or Y (second kind) of order 0 or 1 for arguments over 5, by Hankel's form (DLMF 10.17.3, 10.17.4):
+/// `√(2/πx)·(P·cos χ - Q·sin χ)` and `√(2/πx)·(P·sin χ + Q·cos χ)`. The cosine and the sine of χ, which is
+/// `x - π/4` or `x - 3π/4`, are sums of those of x, so that x is not rounded.
+fn hankel(x: &Tensor, first_order: bool, second_kind: bool) -> Tensor {
     let w = 5.0 / x;
     let z = w.square();
-    let (p, q) = (quotient(&z, pp, pq), w * quotient(&z, qp, qq));
-    let (s, c) = ((x - phase).sin(), (x - phase).cos());
-    let sum = if second { p * s + q * c } else { p * c - q * s };
-    sum * SQRT_2_OVER_PI / x.sqrt()
+    let (p, q) = if first_order { (&t::J1_P, &t::J1_Q) } else { (&t::J0_P, &t::J0_Q) };
+    let (p, q) = (chebyshev_series(&z, p), w * chebyshev_series(&z, q));
+    let (s, c) = (x.sin(), x.cos());
+    let (sum, difference) = (&s + &c, s - c);
+    // √2·cos χ and √2·sin χ.
+    let (c, s) = if first_order { (difference, -sum) } else { (sum, difference) };
+    let y = if second_kind { p * s + q * c } else { p * c - q * s };
+    y / (x.sqrt() * PI.sqrt())
+}
+
+/// J₀ of x in [0, 5]: a series times the distances from the first two roots.
+fn near_j0(x: &Tensor) -> Tensor {
+    let z = x.square();
+    let reduced = chebyshev_series(&z, &t::J0) * (&z - t::J0_ROOT_2_SQUARE);
+    let y = from_root(x, t::J0_ROOT) * (x + t::J0_ROOT.0 + t::J0_ROOT.1) * reduced;
+    x.lt(1e-4).where_(1.0 - z * 0.25, y)
+}
+
+/// J₁ of x in [0, 5], as [`near_j0`].
+fn near_j1(x: &Tensor) -> Tensor {
+    let z = x.square();
+    let reduced = chebyshev_series(&z, &t::J1) * (z - t::J1_ROOT_2_SQUARE);
+    from_root(x, t::J1_ROOT) * (x + t::J1_ROOT.0 + t::J1_ROOT.1) * reduced * x
 }
 
 fn bessel_j0(x: &Tensor) -> Tensor {
     let x = x.abs();
-    let z = x.square();
-    let near = (&z - 5.783_185_962_946_785) * (&z - 30.471_262_343_662_087) * quotient(&z, &t::J0_RP, &t::J0_RQ);
-    let near = x.lt(1e-5).where_(1.0 - &z * 0.25, near);
-    x.le(5.0).where_(near, far(&x, J0, FRAC_PI_4, false))
+    x.le(5.0).where_(near_j0(&x), hankel(&x, false, false))
 }
 
 fn bessel_j1(x: &Tensor) -> Tensor {
     let size = x.abs();
-    let z = size.square();
-    let near = quotient(&z, &t::J1_RP, &t::J1_RQ) * &size * (&z - 14.681_970_642_123_893) * (&z - 49.218_456_321_694_6);
-    let y = size.le(5.0).where_(near, far(&size, J1, 3.0 * FRAC_PI_4, false));
+    let y = size.le(5.0).where_(near_j1(&size), hankel(&size, true, false));
     x.lt(0.0).where_(-&y, y)
 }
 
 fn bessel_y0(x: &Tensor) -> Tensor {
-    let z = x.square();
-    let near = quotient(&z, &t::Y0_YP, &t::Y0_YQ) + x.log() * TWO_OVER_PI * bessel_j0(x);
+    let near = chebyshev_series(&x.square(), &t::Y0) + x.log() * TWO_OVER_PI * near_j0(x);
     let near = x.eq(0.0).where_(f64::NEG_INFINITY, near);
-    x.le(5.0).where_(near, far(x, J0, FRAC_PI_4, true))
+    x.le(5.0).where_(near, hankel(x, false, true))
 }
 
 fn bessel_y1(x: &Tensor) -> Tensor {
-    let z = x.square();
-    let near = x * quotient(&z, &t::Y1_YP, &t::Y1_YQ) + (bessel_j1(x) * x.log() - 1.0 / x) * TWO_OVER_PI;
+    let near = x * chebyshev_series(&x.square(), &t::Y1) + (near_j1(x) * x.log() - 1.0 / x) * TWO_OVER_PI;
     let near = x.eq(0.0).where_(f64::NEG_INFINITY, x.lt(0.0).where_(f64::NAN, near));
-    x.le(5.0).where_(near, far(x, J1, 3.0 * FRAC_PI_4, true))
+    x.le(5.0).where_(near, hankel(x, true, true))
 }
 
-/// K₀ or K₁, with the factor eˣ if `scaled`; ∞ at 0, NaN below.
+/// K₀ or K₁, with the factor eˣ if `scaled`; ∞ at 0, NaN below. The logarithmic part (DLMF 10.31) is separate up to 2.
 fn bessel_k(x: &Tensor, first_order: bool, scaled: bool) -> Tensor {
-    let grown = |y: Tensor| if scaled { y * x.exp() } else { y };
-    let z = x.square() - 2.0;
+    let z = x.square();
     let near = if first_order {
-        (x * 0.5).log() * x.i1() + chebyshev_series(&z, &t::K1_A) / x
+        (x * 0.5).log() * x.i1() + chebyshev_series(&z, &t::K1) / x
     } else {
-        chebyshev_series(&z, &t::K0_A) - (x * 0.5).log() * x.i0()
+        chebyshev_series(&z, &t::K0) - (x * 0.5).log() * x.i0()
     };
-    let tail = chebyshev_series(&(8.0 / x - 2.0), if first_order { &t::K1_B } else { &t::K0_B }) / x.sqrt();
-    let tail = if scaled { tail } else { tail * (-x).exp() };
-    let y = x.le(2.0).where_(grown(near), tail);
+    let near = if scaled { near * x.exp() } else { near };
+    let far = chebyshev_series(&(2.0 / x), if first_order { &t::K1_FAR } else { &t::K0_FAR }) / x.sqrt();
+    let far = if scaled { far } else { far * (-x).exp() };
+    let y = x.le(2.0).where_(near, far);
     x.eq(0.0).where_(f64::INFINITY, x.lt(0.0).where_(f64::NAN, y))
 }
 
+/// ζ, which is `2/3·x^(3/2)`, as a sum of two terms. The first is `2/3·r³` for `r = 3m/2¹³` beside √x with an integer m:
+/// it is exact in f64 if m has at most 16 bits, for x below 256. The second is small, a binomial series in `x/r² - 1`.
+/// A rounded ζ of 60 would cost `exp(-ζ)` 60 roundings.
+fn airy_zeta(x: &Tensor, root: &Tensor) -> (Tensor, Tensor) {
+    const STEP: f64 = 3.0 / 8192.0;
+    let m = (root * (1.0 / STEP)).round();
+    let r = &m * STEP;
+    let square = r.square();
+    let d = x - &square;
+    let e = &d / square;
+    let series = 1.0 + &e * (0.25 - &e * (1.0 / 24.0 - &e / 64.0));
+    (&m * (STEP * STEP * STEP * 2.0 / 3.0) * &m * &m, r * d * series)
+}
+
+/// Ai: an oscillation below -3 (DLMF 9.7.9), `e^-ζ` times a series from 3 on (DLMF 9.7.5).
 fn airy_ai(x: &Tensor) -> Tensor {
-    const COEFFICIENT: f64 = 0.564_189_583_547_756_3;
-    // Below -2.09: an oscillation.
-    let size = (-x).sqrt();
-    let zeta = x * -2.0 * &size / 3.0;
-    let z = zeta.recip();
-    let w = z.square();
-    let phase = &zeta + FRAC_PI_4;
-    let below = COEFFICIENT / size.sqrt()
-        * (phase.sin() * (1.0 + &w * quotient(&w, &t::AIRY_AFN, &t::AIRY_AFD))
-            - phase.cos() * (&z * quotient(&w, &t::AIRY_AGN, &t::AIRY_AGD)));
-    // From 2.09 on: a decay.
-    let zeta = x * 2.0 * x.sqrt() / 3.0;
-    let above = quotient(&zeta.recip(), &t::AIRY_AN, &t::AIRY_AD) * COEFFICIENT / (x.sqrt().sqrt() * 2.0 * zeta.exp());
-    // Between: two power series in x³, of which 14 terms are exact to f64.
-    let near = x.minimum(2.09).maximum(-2.09);
-    let cube = near.square() * &near;
-    let (mut m, mut n) = (near.full_like(1.0), near.clone());
-    let (mut f, mut g) = (m.clone(), n.clone());
-    for i in 0..14 {
-        let k = f64::from(3 * i + 2);
-        m = m * &cube / (k * (k + 1.0));
-        n = n * &cube / ((k + 1.0) * (k + 2.0));
-        f += &m;
-        g += &n;
-    }
-    let middle = f * 0.355_028_053_887_817_2 - g * 0.258_819_403_792_806_8;
-    let y = x.lt(-2.09).where_(below, x.ge(2.09).where_(above, middle));
-    x.gt(103.892).where_(0.0, x.is_inf().where_(f64::NAN, x.is_nan().where_(f64::NAN, y)))
+    let size = x.abs();
+    let root = size.sqrt();
+    let (zeta, rest) = airy_zeta(&size, &root);
+    let inverse = (&zeta + &rest).recip();
+    let w = inverse.square();
+    let (s, c, rest_s, rest_c) = (zeta.sin(), zeta.cos(), rest.sin(), rest.cos());
+    let (s, c) = (&s * &rest_c + &c * &rest_s, c * rest_c - s * rest_s);
+    // √2·cos(ζ - π/4) and √2·sin(ζ - π/4).
+    let (c, s) = (&c + &s, s - c);
+    let wave = c * chebyshev_series(&w, &t::AIRY_P) + s * &inverse * chebyshev_series(&w, &t::AIRY_Q);
+    let below = wave / (root.sqrt() * (2.0 * PI).sqrt());
+    let negative = from_root(x, t::AIRY_ROOT) * chebyshev_series(x, &t::AIRY_NEGATIVE);
+    let decay = chebyshev_series(&inverse, &t::AIRY_DECAY) * (-zeta).exp() * (-rest).exp();
+    let decay = decay / (root.sqrt() * (2.0 * PI.sqrt()));
+    let positive = x.gt(3.0).where_(decay, chebyshev_series(x, &t::AIRY_POSITIVE) * (-x).exp());
+    let y = x.lt(-3.0).where_(below, x.lt(0.0).where_(negative, positive));
+    // PyTorch's limits.
+    x.is_finite().where_(x.gt(103.892).where_(0.0, y), f64::NAN)
 }
 
 fn spherical_j0(x: &Tensor) -> Tensor {
     const SERIES: [f64; 7] =
         [1.0 / 6_227_020_800.0, -1.0 / 39_916_800.0, 1.0 / 362_880.0, -1.0 / 5040.0, 1.0 / 120.0, -1.0 / 6.0, 1.0];
-    let near = polynomial(&x.square(), &SERIES);
+    let z = x.square();
+    let near = SERIES.iter().fold(x.zeros_like(), |sum, &c| sum * &z + c);
     x.is_inf().where_(0.0, x.abs().lt(0.5).where_(near, x.sin() / x))
 }
 
@@ -165,24 +182,17 @@ fn erfcx(x: &Tensor) -> Tensor {
     x.lt(0.0).where_(2.0 * x.square().exp() - &y, y)
 }
 
-/// Quantile of the normal distribution.
-fn ndtri(x: &Tensor) -> Tensor {
-    const TAIL: f64 = 0.135_335_283_236_612_7;
-    let upper = x.gt(1.0 - TAIL);
-    let y = upper.where_(1.0 - x, x);
-    let middle = &y - 0.5;
-    let z = middle.square();
-    let inner = (&middle + &middle * &z * quotient(&z, &t::NDTRI_P0, &t::NDTRI_Q0)) * 2.506_628_274_631_000_7;
-    let root = (y.log() * -2.0).sqrt();
-    let inverse = root.recip();
-    let correction = root
-        .lt(8.0)
-        .where_(quotient(&inverse, &t::NDTRI_P1, &t::NDTRI_Q1), quotient(&inverse, &t::NDTRI_P2, &t::NDTRI_Q2));
-    let outer = &root - root.log() / &root - inverse * correction;
-    let outer = upper.where_(&outer, -&outer);
-    let result = y.gt(TAIL).where_(inner, outer);
-    let result = x.eq(0.0).where_(f64::NEG_INFINITY, x.eq(1.0).where_(f64::INFINITY, result));
-    (x.lt(0.0) | x.gt(1.0)).where_(f64::NAN, result)
+/// Quantile of the normal distribution: x of `y = p - 1/2` near the center, x of `s = √(-2 ln p)` in the tails.
+fn ndtri(p: &Tensor) -> Tensor {
+    let y = p - 0.5;
+    let center = &y * chebyshev_series(&y.square(), &t::NDTRI_CENTER);
+    let upper = y.gt(0.0);
+    let squared = upper.where_(1.0 - p, p).log() * -2.0;
+    let tail = chebyshev_series(&(squared.log() * 0.5), &t::NDTRI_TAIL) - squared.sqrt();
+    let tail = upper.where_(-&tail, tail);
+    let x = y.abs().le(0.36).where_(center, tail);
+    let x = p.eq(0.0).where_(f64::NEG_INFINITY, p.eq(1.0).where_(f64::INFINITY, x));
+    (p.lt(0.0) | p.gt(1.0)).where_(f64::NAN, x)
 }
 
 fn log_ndtr(x: &Tensor) -> Tensor {
@@ -209,25 +219,11 @@ fn zeta_terms<F: Real>(x: F, q: F) -> (F, F, F) {
 }
 
 fn zeta(x: &Tensor, q: &Tensor) -> Tensor {
-    const A: [f64; 12] = [
-        12.0,
-        -720.0,
-        30240.0,
-        -1_209_600.0,
-        47_900_160.0,
-        -1.892_437_580_318_379e9,
-        7.472_424_96e10,
-        -2.950_130_727_918_164e12,
-        1.164_678_281_435_006_7e14,
-        -4.597_978_722_407_472e15,
-        1.815_210_540_194_354_7e17,
-        -7.166_165_256_175_667e18,
-    ];
     let (sum, w, b) = zeta_terms::on(x, q);
     let done = b.eq(0.0);
     let mut total = &sum + &b * &w / (x - 1.0) - &b * 0.5;
     let (mut a, mut term, mut k) = (x.full_like(1.0), b, 0.0);
-    for divisor in A {
+    for divisor in t::EULER_MACLAURIN {
         a *= x + k;
         term = &term / &w;
         total += &a * &term / divisor;
