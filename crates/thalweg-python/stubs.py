@@ -73,7 +73,7 @@ RETURNS = {
     "nonzero": "tuple[Array, ...]", "broadcast_shapes": "tuple[int, ...]", "finfo": "finfo_object",
     "iinfo": "iinfo_object", "isdtype": "bool", "can_cast": "bool", "result_type": "DType", "topk": "tuple[Array, Array]",
     "grad": "Callable[..., Any]", "value_and_grad": "Callable[..., Any]", "vjp": "tuple[Array, Callable[[Array], tuple[Array, ...]]]",
-    "jvp": "tuple[Array, Array]", "explain": "Explanation", "counters": "dict[str, int]", "synchronize": "None",
+    "jvp": "tuple[Array, Array]", "explain": "Explanation", "explain_once": "Explanation", "counters": "dict[str, int]", "synchronize": "None",
     "flush": "None", "devices": "list[str]", "default_device": "str", "set_default_device": "None",
     "memory": "dict[str, int | None]", "set_memory_limit": "None", "set_matmul_precision": "None",
     "set_reproducible": "bool", "set_default_dtype": "DType", "set_printoptions": "None", "seed": "None",

@@ -6,7 +6,7 @@ use crate::workloads::{self, Size, Workload};
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Instant;
-use thalweg::{Explanation, KernelReport, Tensor, Tier, TierRun, explain, tier_runs, trace};
+use thalweg::{Tensor, Tier, TierRun, explain, explain_steady, tier_runs, trace};
 
 /// Arguments of `thalweg explain`.
 #[derive(Args, Debug)]
@@ -25,9 +25,9 @@ pub struct Explain {
     /// Show which tier runs it from call to call
     #[arg(long, conflicts_with_all = ["html", "json"])]
     tiers: bool,
-    /// Explain a call after many, with each kernel's minimum time in as many more
+    /// Explain the first call, with the plan of the cost model and times that include compilation
     #[arg(long, conflicts_with = "tiers")]
-    hot: bool,
+    once: bool,
 }
 
 impl Explain {
@@ -41,13 +41,7 @@ impl Explain {
             let out = workload();
             thalweg::synchronize().map(|()| out)
         };
-        if self.hot {
-            warm(call)?;
-        }
-        let (outcome, mut explanation) = explain(call);
-        if self.hot {
-            time_launches(&mut explanation, call)?;
-        }
+        let (outcome, explanation) = if self.once { explain(call) } else { explain_steady(call) };
         if self.json {
             crate::out!("{}", explanation.json());
         }
@@ -61,42 +55,6 @@ impl Explain {
         outcome?;
         Ok(())
     }
-}
-
-/// Warm-up calls before a hot explanation; as many calls are timed afterwards.
-const HOT: usize = 300;
-
-/// Warms up a call: repeated segments have been searched for, their plans have competed, and their memory has been
-/// touched.
-fn warm<T>(call: impl Fn() -> Result<T, thalweg::Error>) -> Outcome {
-    // Decide competitions as early as possible, so that plans do not alternate while launches are timed.
-    thalweg::set_measuring(thalweg::set_measuring(None).map(|_| 1.0));
-    for _ in 0..HOT {
-        call()?;
-    }
-    thalweg::finish_searches();
-    for _ in 0..HOT {
-        call()?;
-    }
-    Ok(())
-}
-
-/// Replaces the time of each kernel by its minimum over many calls. Calls that run another plan, as they may while
-/// plans compete, are left out.
-fn time_launches<T>(explanation: &mut Explanation, call: impl Fn() -> Result<T, thalweg::Error>) -> Outcome {
-    let mut first: Vec<&mut KernelReport> = explanation.segments.iter_mut().flat_map(|s| &mut s.kernels).collect();
-    for _ in 0..HOT {
-        let (outcome, again) = explain(&call);
-        outcome?;
-        let again: Vec<&KernelReport> = again.segments.iter().flat_map(|s| &s.kernels).collect();
-        let same = |(a, b): (&&mut KernelReport, &&KernelReport)| {
-            (&a.writes, &a.reads, &a.domain, a.launches) == (&b.writes, &b.reads, &b.domain, b.launches)
-        };
-        if first.len() == again.len() && first.iter().zip(&again).all(same) {
-            first.iter_mut().zip(&again).for_each(|(a, b)| a.measured_ns = a.measured_ns.min(b.measured_ns));
-        }
-    }
-    Ok(())
 }
 
 /// Number of calls observed by `--tiers`.

@@ -18,6 +18,7 @@ mod numerics;
 mod predict;
 mod processes;
 mod record;
+mod regret;
 mod report;
 mod workloads;
 
@@ -49,6 +50,9 @@ enum Command {
     /// Write a trace of a workload for chrome://tracing or ui.perfetto.dev
     #[command(after_help = after_help())]
     Trace(explain::Trace),
+    /// Show where a plan or a kernel took longer than the cost model said
+    #[command(after_help = after_help())]
+    Regret(regret::Regret),
     /// Compare the planner's predicted kernel times with measured ones
     Predict(predict::Predict),
     /// Show devices, instruction sets, memory and environment
@@ -113,6 +117,7 @@ fn run(command: Command) -> Outcome {
         Command::Bandwidth(bandwidth) => bandwidth.run(),
         Command::Explain(explain) => explain.run(),
         Command::Trace(trace) => trace.run(),
+        Command::Regret(r) => r.run(),
         Command::Predict(predict) => predict.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::Cache(cache) => cache.run(),

@@ -28,7 +28,9 @@ mod unfused;
 mod write;
 
 pub use class::SegmentClass;
-pub use cost::{AccessKind, CostFeatures, Costs, Level, Product, RowFeatures, Traffic, Work, footprint};
+pub use cost::{
+    AccessKind, Corrections, CostFeatures, Costs, KernelClass, Level, Product, RowFeatures, Traffic, Work, footprint,
+};
 pub use explanation::{
     Candidate, EdgeReport, Explanation, KernelReport, OperationReport, RewriteReport, Runner, SavedReport,
     SegmentReport, Totals, bytes, time,

@@ -79,6 +79,8 @@ counters! {
     autotuned,
     /// Number of completed measurements in which another plan was faster.
     autotuned_replaced,
+    /// Number of corrections of the cost model learned from launch times.
+    corrections,
     /// Number of live results that were not written, because nobody had read them yet.
     values_deferred,
     /// Number of values that were not written, including those dropped for a backward pass, and were read after all:

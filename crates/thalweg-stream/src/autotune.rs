@@ -5,6 +5,9 @@
 //! real buffers, warm caches, memory reused in place. Every run gives correct results, so a trial costs only the extra
 //! time of a slower plan. Out: the plan that runs from then on.
 //!
+//! Some runs time each launch: what took longer than predicted corrects the model (`corrections`) before other plans
+//! are named.
+//!
 //! Always true: naming plans and the extra time of slower ones stay below a fraction of the segment's total run time (5
 //! % unless set otherwise). A plan wins only if it is more than 3 % faster both in the median and in the lower
 //! quartile. While the budget allows no trial, the leader runs: a plan that was faster in each of its runs. Where
@@ -36,11 +39,16 @@ const ASK: u64 = 8;
 /// Maximum number of runs whose timings are pending. Beyond it, runs are not timed.
 const MAX_PENDING_TIMINGS: usize = 64;
 /// Maximum number of plans that compete with the current one.
-pub(crate) const MAX_ALTERNATIVES: usize = 4;
+pub(crate) const MAX_ALTERNATIVES: usize = 6;
 /// Number of timed runs of each plan, after one warm-up run that is not counted.
 const ROUNDS: usize = 9;
 /// Maximum slowdown against the best median at which a plan still competes after three runs.
 const GIVE_UP: f64 = 1.15;
+/// Maximum slowdown against the best median at which a plan still competes after its first run.
+const GIVE_UP_AT_ONCE: f64 = 3.0;
+/// Number of runs before the competition in which each launch is timed: on a device with asynchronous launches one, as
+/// the host waits for it.
+const LAUNCH_TIMINGS: u64 = 3;
 /// Maximum ratio of times at which a plan counts as faster.
 const MARGIN: f64 = 0.97;
 
@@ -65,6 +73,10 @@ struct Course<P> {
     skipped: u64,
     /// Timed runs whose time the device has not reported yet, in order.
     waiting: VecDeque<(RunChoice<P>, Arc<dyn Timing>)>,
+    /// Number of runs whose launches were timed before the competition.
+    launch_timings: u64,
+    /// Minimum nanoseconds of each launch of the current plan in these runs.
+    launches: Vec<u64>,
 }
 
 struct Tried<P> {
@@ -73,6 +85,8 @@ struct Tried<P> {
     predicted: u64,
     warm: bool,
     ns: Vec<u64>,
+    /// Minimum nanoseconds of each launch; empty where launches are not timed.
+    launches: Vec<u64>,
     given_up: bool,
 }
 
@@ -82,6 +96,8 @@ pub(crate) struct RunChoice<P> {
     pub ready: Option<Arc<P>>,
     /// Whether this run may decide the autotuning.
     pub counts: bool,
+    /// Whether each launch of this run is timed.
+    pub launches: bool,
     tried: usize,
     /// Number of runs that the measured time stands for.
     runs: u64,
@@ -95,7 +111,17 @@ impl<P> Clone for RunChoice<P> {
 
 impl<P> Default for Course<P> {
     fn default() -> Course<P> {
-        Course { runs: 0, total: 0, spent: 0, tried: vec![], turn: 0, skipped: 0, waiting: VecDeque::new() }
+        Course {
+            runs: 0,
+            total: 0,
+            spent: 0,
+            tried: vec![],
+            turn: 0,
+            skipped: 0,
+            waiting: VecDeque::new(),
+            launch_timings: 0,
+            launches: vec![],
+        }
     }
 }
 
@@ -121,9 +147,15 @@ impl<P> Autotuning<P> {
         self.winner.get()
     }
 
-    /// Plan for the next run, if the autotuning is still open. `name` returns the other plans, instantiated, with their
-    /// predicted times in picoseconds. `on_its_own`: launches are asynchronous, and the device's clock is read later.
-    pub fn turn(&self, operations: usize, on_its_own: bool, name: impl FnOnce() -> Named<P>) -> Option<RunChoice<P>> {
+    /// Plan for the next run, if the autotuning is still open. `name` gets the nanoseconds of each launch, if they were
+    /// timed, and returns the other plans, instantiated, with their predicted times in picoseconds. `on_its_own`:
+    /// launches are asynchronous, and the device's clock is read later.
+    pub fn turn(
+        &self,
+        operations: usize,
+        on_its_own: bool,
+        name: impl FnOnce(&[u64]) -> Named<P>,
+    ) -> Option<RunChoice<P>> {
         if self.decided.load(Relaxed) {
             return None;
         }
@@ -134,17 +166,51 @@ impl<P> Autotuning<P> {
             return None;
         }
         let naming_ns = NAMING_NS * (1 + operations as u64 / 10) + if on_its_own { NAMING_ON_GPU_NS } else { 0 };
-        if c.tried.is_empty() && !self.begin(&mut c, share, naming_ns, name) {
-            c.skipped += 1;
-            if on_its_own && c.runs >= FIRST_RUNS && c.skipped < SAMPLE {
-                return None;
+        if c.tried.is_empty() {
+            let (due, wanted) = (c.is_due(share, naming_ns), if on_its_own { 1 } else { LAUNCH_TIMINGS });
+            // Where the host waits for these timings, not before the budget allows the competition.
+            let launches = c.launch_timings < wanted && c.runs + wanted >= FIRST_RUNS && (due || !on_its_own);
+            if launches {
+                c.launch_timings += 1;
             }
-            let runs = std::mem::take(&mut c.skipped);
-            return Some(RunChoice { ready: None, counts: false, tried: 0, runs });
+            if launches || !due || !self.begin(&mut c, share, name) {
+                c.skipped += 1;
+                if on_its_own && c.runs >= FIRST_RUNS && c.skipped < SAMPLE && !launches {
+                    return None;
+                }
+                let runs = std::mem::take(&mut c.skipped);
+                return Some(RunChoice { ready: None, counts: false, launches, tried: 0, runs });
+            }
         }
         let tried = c.next(share);
         let ready = c.tried.get(tried).and_then(|t| t.ready.clone());
-        Some(RunChoice { ready, counts: true, tried, runs: 1 })
+        Some(RunChoice { ready, counts: true, launches: !on_its_own, tried, runs: 1 })
+    }
+
+    /// Records the nanoseconds of each launch of a run, in the order of the plan's launches.
+    pub fn note_launches(&self, turn: &RunChoice<P>, ns: &[u64]) {
+        let mut c = self.locked();
+        let least = match c.tried.get_mut(turn.tried) {
+            Some(t) => &mut t.launches,
+            None => &mut c.launches,
+        };
+        if least.len() != ns.len() {
+            *least = ns.to_vec();
+        }
+        least.iter_mut().zip(ns).for_each(|(least, &ns)| *least = (*least).min(ns));
+    }
+
+    /// Plans that competed, `None` for the current one, each with the minimum nanoseconds of its launches, where they
+    /// were timed.
+    pub fn launch_times(&self) -> Vec<(Option<Arc<P>>, Vec<u64>)> {
+        let c = self.locked();
+        let timed = c.tried.iter().filter(|t| !t.launches.is_empty());
+        timed.map(|t| (t.ready.clone(), t.launches.clone())).collect()
+    }
+
+    /// Ends the autotuning: the plan stays.
+    pub fn close(&self) {
+        self.decided.store(true, Relaxed);
     }
 
     /// Adds a run whose time the device reports later.
@@ -178,30 +244,26 @@ impl<P> Autotuning<P> {
         false
     }
 
-    /// Finds alternative plans once the segment has run for long enough. Returns whether there are any.
-    fn begin(&self, c: &mut Course<P>, share: f64, naming_ns: u64, name: impl FnOnce() -> Named<P>) -> bool {
+    /// Finds alternative plans. Returns whether there are any.
+    fn begin(&self, c: &mut Course<P>, share: f64, name: impl FnOnce(&[u64]) -> Named<P>) -> bool {
         // With an unlimited budget, which the fuzzer sets, naming happens at once.
         let at_once = share.is_infinite();
-        if c.runs < FIRST_RUNS && !at_once {
-            return false;
-        }
         if !at_once && c.total / c.runs < SHORTEST_NS {
-            self.decided.store(true, Relaxed);
-            return false;
-        }
-        if !at_once && (c.total as f64 * share) < naming_ns as f64 {
+            self.close();
             return false;
         }
         let begun = Instant::now();
-        let named = name();
+        let named = name(&c.launches);
         c.spent += begun.elapsed().as_nanos() as u64;
         if named.others.is_empty() {
-            self.decided.store(true, Relaxed);
+            self.close();
             return false;
         }
-        let tried = |ready, predicted, warm| Tried { ready, predicted, warm, ns: vec![], given_up: false };
+        let tried =
+            |ready, predicted, warm| Tried { ready, predicted, warm, ns: vec![], launches: vec![], given_up: false };
         // The current plan needs no warm-up run if it has run before.
-        c.tried.push(tried(None, named.own, c.runs > 0));
+        let own = tried(None, named.own, c.runs > 0);
+        c.tried.push(Tried { launches: std::mem::take(&mut c.launches), ..own });
         c.tried.extend(named.others.into_iter().map(|(r, ps)| tried(Some(r), ps, false)));
         true
     }
@@ -316,6 +378,12 @@ impl<P> Tried<P> {
 }
 
 impl<P> Course<P> {
+    /// Whether the plan has run for long enough to name others: naming takes about `naming_ns`.
+    fn is_due(&self, share: f64, naming_ns: u64) -> bool {
+        let short = self.runs > 0 && self.total / self.runs < SHORTEST_NS;
+        share.is_infinite() || self.runs >= FIRST_RUNS && (short || self.total as f64 * share >= naming_ns as f64)
+    }
+
     /// Advances to the next candidate that was not dropped; returns the index of the plan to run: that candidate if the
     /// budget allows a trial, else the leader.
     fn next(&mut self, share: f64) -> usize {
@@ -323,7 +391,11 @@ impl<P> Course<P> {
         let leader = self.leader();
         self.turn = (1..=n).map(|k| (self.turn + k) % n).find(|&k| !self.tried[k].given_up).unwrap_or(leader);
         let usual = self.tried[leader].median().unwrap_or(0);
-        let longer = self.tried[self.turn].median().unwrap_or(usual).saturating_sub(usual);
+        let next = &self.tried[self.turn];
+        // What has not run yet is expected to be as much slower as the model says.
+        let slower = next.predicted as f64 / self.tried[leader].predicted.max(1) as f64;
+        let expected = next.median().unwrap_or((usual as f64 * slower) as u64);
+        let longer = expected.saturating_sub(usual);
         let allowed = share.is_infinite() || (self.spent + longer) as f64 <= self.total as f64 * share;
         if allowed { self.turn } else { leader }
     }
@@ -345,8 +417,9 @@ impl<P> Course<P> {
     /// Drops candidates that can no longer win. Returns whether all measurements are complete.
     fn is_over(&mut self) -> bool {
         let best = self.tried.iter().filter(|t| t.ns.len() >= 3).filter_map(|t| t.median()).min();
-        for t in self.tried.iter_mut().filter(|t| t.ns.len() >= 3) {
-            t.given_up |= t.median().zip(best).is_some_and(|(m, b)| m as f64 > b as f64 * GIVE_UP);
+        for t in self.tried.iter_mut().filter(|t| !t.ns.is_empty()) {
+            let most = if t.ns.len() >= 3 { GIVE_UP } else { GIVE_UP_AT_ONCE };
+            t.given_up |= t.median().zip(best).is_some_and(|(m, b)| m as f64 > b as f64 * most);
         }
         let left = |t: &&Tried<P>| !t.given_up && t.ns.len() < ROUNDS;
         self.tried[1..].iter().all(|t| t.given_up) || !self.tried.iter().any(|t| left(&t))
@@ -358,7 +431,7 @@ mod tests {
     use super::*;
 
     fn tried(ns: &[u64]) -> Tried<()> {
-        Tried { ready: None, predicted: 0, warm: true, ns: ns.to_vec(), given_up: false }
+        Tried { ready: None, predicted: 0, warm: true, ns: ns.to_vec(), launches: vec![], given_up: false }
     }
 
     #[test]

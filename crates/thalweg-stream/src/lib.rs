@@ -11,6 +11,7 @@ mod autotune;
 mod calibration;
 mod class_plans;
 mod cold_start;
+mod corrections;
 mod defect;
 mod deferred;
 mod deferred_check;
@@ -52,7 +53,7 @@ pub use cold_start::{finish_further_searches, finish_searches, set_tiers, set_ti
 pub use deferred::{deferring, set_deferring};
 pub use deferred_check::FailureToError;
 pub use device::DeviceRef;
-pub use explain::{explain, launch_times, segments, tier_runs};
+pub use explain::{explain, explain_steady, launch_times, segments, tier_runs};
 pub use host::{Caller, OnDevice, Queued, RunOnDevice, host_call};
 pub use mode::{
     MatmulPrecision, Mode, effort, measuring, mode, set_effort, set_matmul_precision, set_measuring, set_mode,

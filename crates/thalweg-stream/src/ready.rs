@@ -8,6 +8,7 @@ use crate::DeviceRef;
 use crate::autotune::{Autotuning, MAX_ALTERNATIVES, Named};
 use crate::calibration::costs;
 use crate::class_plans::ClassPlans;
+use crate::corrections;
 use crate::defect;
 use crate::mode::effort;
 use crate::reach::Reach;
@@ -24,6 +25,11 @@ use thalweg_fusion::{
 use thalweg_ir::{Arg, RelOp, Shape};
 use thalweg_kernel::Moved;
 use thalweg_runtime::{Error, Program, granted};
+
+/// Maximum predicted slowdown, as a factor, at which an alternative plan competes (`WORTH_TRYING`), and is compiled for
+/// a GPU (`WORTH_COMPILING`).
+const WORTH_TRYING: f64 = 4.0;
+const WORTH_COMPILING: f64 = 2.0;
 
 /// Instance of a plan with its programs, ready to run.
 pub(crate) struct Ready {
@@ -195,14 +201,24 @@ impl Ready {
         self.tier.number() == 0
     }
 
-    /// Alternative plans for the same segment, instantiated, with their predicted times.
-    pub fn others(&self, device: DeviceRef, segment: Segment<'_>) -> Named<Ready> {
+    /// Alternative plans for the same segment, instantiated, with their predicted times. `ns` are the nanoseconds of each
+    /// launch, if they were timed: what is learned from them counts in the predictions.
+    pub fn others(&self, device: DeviceRef, segment: Segment<'_>, ns: &[u64]) -> Named<Ready> {
+        let footprint = footprint(&segment);
+        corrections::learn(device, self, footprint, ns);
         let costs = costs(device);
-        let own = self.instance.time(&costs, footprint(&segment));
-        let instantiated = |planned: Planned| Some((self.instantiated(device, segment, planned.plan)?, planned.time));
+        let own = self.instance.time(&costs, footprint);
+        // Compiling for a GPU takes long, so that what the model predicts to be slower is not compiled.
+        let worth = if device.device().throughput().is_some() { WORTH_COMPILING } else { WORTH_TRYING };
+        let instantiated = |planned: Planned| {
+            let instance = instantiate(&planned.plan, segment, &self.classes)?;
+            let time = instance.time(&costs, footprint);
+            (time as f64 <= own as f64 * worth).then_some(())?;
+            Some((self.instantiated(device, segment, planned.plan, instance)?, time))
+        };
         // The plan that ran before is always a candidate.
         let earlier = self.earlier.iter().filter(|r| Arc::ptr_eq(&r.classes, &self.classes) && r.plan != self.plan);
-        let earlier: Vec<_> = earlier.map(|r| (r.clone(), r.instance.time(&costs, footprint(&segment)))).collect();
+        let earlier: Vec<_> = earlier.map(|r| (r.clone(), r.instance.time(&costs, footprint))).collect();
         let room = MAX_ALTERNATIVES - earlier.len();
         let new = |p: &Planned| earlier.iter().all(|(r, _)| *r.plan != p.plan);
         let named = || {
@@ -214,6 +230,29 @@ impl Ready {
         Named { own, others }
     }
 
+    /// Plan that measuring has found so far, starting from the plan `own` of a segment, and the number of competitions
+    /// that led to it.
+    pub fn measured(own: &Arc<Ready>) -> (Arc<Ready>, usize) {
+        let (mut ready, mut competitions) = (own, 0);
+        while let Some(winner) = ready.autotuning.winner() {
+            (ready, competitions) = (winner, competitions + 1);
+        }
+        (ready.clone(), competitions)
+    }
+
+    /// Learns from the launches of the plans that competed, this one among them. Returns whether the winner's kernels
+    /// changed what the model predicts, so that other plans of the segment are worth another competition.
+    pub fn learn(&self, device: DeviceRef, footprint: u64) -> bool {
+        let winner = self.autotuning.winner();
+        let mut again = false;
+        for (ready, ns) in self.autotuning.launch_times() {
+            let runs = ready.as_deref().unwrap_or(self);
+            let changed = corrections::learn(device, runs, footprint, &ns);
+            again |= changed && winner.is_some_and(|w| std::ptr::eq(&**w, runs));
+        }
+        again
+    }
+
     /// Plan for the same segment with low peak memory at any cost in time: unfused. `None` if the segment is unfused
     /// already.
     pub fn lean(&self, device: DeviceRef, segment: Segment<'_>) -> Option<Arc<Ready>> {
@@ -222,19 +261,25 @@ impl Ready {
             return None;
         }
         let planned = || {
-            let planned = thalweg_fusion::plan(apart, &costs(device), effort()).ok()?;
-            self.instantiated(device, segment, planned.plan)
+            let plan = thalweg_fusion::plan(apart, &costs(device), effort()).ok()?.plan;
+            let instance = instantiate(&plan, segment, &self.classes)?;
+            self.instantiated(device, segment, plan, instance)
         };
         // Without such a plan the run ends with the out-of-memory error.
         defect::caught("planning for little memory", device, &apart, planned).ok().flatten()
     }
 
-    fn instantiated(&self, device: DeviceRef, segment: Segment<'_>, plan: Plan) -> Option<Arc<Ready>> {
-        let instance = instantiate(&plan, segment, &self.classes)?;
+    /// Compiled instance of another plan for the same segment.
+    fn instantiated(
+        &self,
+        device: DeviceRef,
+        segment: Segment<'_>,
+        plan: Plan,
+        instance: Instance,
+    ) -> Option<Arc<Ready>> {
         let programs = prepare(device, &segment, &instance);
         let of_class = (Arc::new(plan), self.plans.clone(), self.classes.clone());
-        let ready = Ready::new(of_class, instance, programs.ok()?);
-        Some(Arc::new(Ready { autotuning: Autotuning::decided(), ..ready }))
+        Some(Arc::new(Ready::new(of_class, instance, programs.ok()?)))
     }
 }
 

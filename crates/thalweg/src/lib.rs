@@ -196,7 +196,7 @@ pub use mode::{
     flush, set_deferring, set_matmul_precision, set_measuring, set_recomputing, set_reproducible, set_search_effort,
     set_tiers, synchronize, with_fusion, with_strict,
 };
-pub use observe::{accuracy, explain, launch_times, tier_runs, with_reference};
+pub use observe::{accuracy, explain, explain_steady, launch_times, tier_runs, with_reference};
 pub use operand::{IntoOperand, Operand};
 pub use pad::Border;
 pub use pool::Pool;

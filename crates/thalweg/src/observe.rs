@@ -19,9 +19,28 @@ use thalweg_stream::{Mode, TierRun, mode, set_mode};
 /// # drop(y);
 /// ```
 ///
-/// Only the calling thread's work is reported.
+/// Times are those of this one run, with first-time compilation and first-touch of memory; [`explain_steady`] has those
+/// of later runs. Only the calling thread's work is reported.
 pub fn explain<R>(f: impl FnOnce() -> R) -> (R, Explanation) {
     thalweg_stream::explain(f)
+}
+
+/// Calls `f` for about half a second, until its segments have been searched for and their plans have competed, then
+/// explains a call like [`explain`], with each kernel's median time over several calls. Kernels whose time is far from
+/// the prediction are listed ([`Explanation::mispredicted`]).
+///
+/// ```
+/// # use thalweg::prelude::*;
+/// let x = Tensor::randn([16, 64]);
+/// let (y, explanation) = thalweg::explain_steady(|| x.softmax(-1));
+/// assert_eq!(explanation.totals().kernels, 1);
+/// assert!(explanation.runs >= 3);
+/// # drop(y);
+/// ```
+///
+/// Only the calling thread's work is reported.
+pub fn explain_steady<R>(f: impl FnMut() -> R) -> (R, Explanation) {
+    thalweg_stream::explain_steady(f)
 }
 
 /// Runs `f`, then everything recorded and pending, and returns the nanoseconds of each kernel launch in order of

@@ -34,7 +34,7 @@ fn plans_take_turns_until_one_is_chosen() {
         let (_, e) = explain(|| drop(hot(&x)));
         let plans = &e.segments[0].autotuning;
         assert!(plans.len() > 1 && plans.iter().filter(|p| p.chosen).count() == 1, "{e}");
-        assert!(plans.iter().all(|p| p.predicted_ns > 0 && p.measured_ns > 0 && p.runs >= 3), "{e}");
+        assert!(plans.iter().all(|p| p.predicted_ns > 0 && p.measured_ns > 0 && p.runs >= 1), "{e}");
         let before = counters();
         (0..20).for_each(|_| assert_eq!(hot(&x), want));
         assert_eq!((counters() - before).autotuned, 0, "decided once");

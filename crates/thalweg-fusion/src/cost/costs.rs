@@ -1,5 +1,6 @@
 //! Cost constants of one device.
 
+use super::correction::Corrections;
 use serde::{Deserialize, Serialize};
 use thalweg_ir::DType;
 use thalweg_kernel::Machine;
@@ -116,6 +117,10 @@ pub struct Costs {
     /// Machine facts that determine how programs cut a kernel. Neither measured nor saved: the device reports them.
     #[serde(skip)]
     pub machine: Machine,
+    /// Factors for classes of kernels that were measured to take longer. No part of [`Costs::id`]: plans found with
+    /// and without them answer the same question.
+    #[serde(skip)]
+    pub corrections: Corrections,
 }
 
 fn yes() -> bool {
@@ -200,6 +205,7 @@ impl Costs {
             one_pass: false,
             borders: true,
             machine: Machine::default(),
+            corrections: Corrections::default(),
         }
     }
 
@@ -263,6 +269,7 @@ impl Costs {
             one_pass: true,
             borders: false,
             machine: Machine::gpu(),
+            corrections: Corrections::default(),
         }
     }
 
@@ -345,6 +352,11 @@ impl Costs {
     pub fn rounded(mut self) -> Costs {
         self.numbers().into_iter().for_each(|n| *n = rounded(*n));
         self
+    }
+
+    /// Copy of the constants without corrections.
+    pub fn uncorrected(&self) -> Costs {
+        Costs { corrections: Corrections::default(), ..self.clone() }
     }
 
     /// Hash of all constants: equal for equal constants, in every process.

@@ -7,7 +7,10 @@
 //!
 //! Always true: a time is never 0; it grows with every feature; splitting a kernel in two costs at least one launch
 //! more, if both variants do the same.
+//!
+//! [`Corrections`]: what measured kernels took beyond that, by class.
 
+mod correction;
 mod costs;
 mod features;
 mod nodes;
@@ -15,6 +18,7 @@ mod nodes;
 mod tests;
 mod time;
 
+pub use correction::{Corrections, KernelClass};
 pub use costs::{Costs, Level};
 pub use features::{AccessKind, CostFeatures, Product, RowFeatures, Traffic};
 pub use nodes::Work;

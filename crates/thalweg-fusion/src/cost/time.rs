@@ -11,7 +11,7 @@ const RISE: f64 = 0.05;
 const NEAR: usize = 2;
 
 impl Costs {
-    /// Predicted picoseconds of a launch. `footprint`: bytes that the whole segment reads and writes, which determine
+    /// Predicted picoseconds of a launch, with the correction of its class. `footprint`: bytes that the whole segment reads and writes, which determine
     /// the memory level; equal for all plans that are compared.
     pub fn time(&self, features: &CostFeatures, footprint: u64) -> u64 {
         let level = self.level(footprint);
@@ -27,7 +27,8 @@ impl Costs {
         let shared = self.overlapped(arithmetic / n, moved + near / n) + overhead / n;
         let work = if n > 1.0 { self.spread(alone, shared) } else { alone };
         let fixed = self.launch + features.boxes.saturating_sub(1) as f64 * self.boxed;
-        (((fixed + work) * 1e3) as u64).max(1)
+        let correction = if self.corrections.is_empty() { 1.0 } else { self.corrections.factor(features) };
+        (((fixed + work) * correction * 1e3) as u64).max(1)
     }
 
     /// Lower bound in picoseconds for kernels with `launches` launches that together read `read` bytes and write

@@ -8,7 +8,7 @@ mod html;
 mod layout;
 mod text;
 
-use crate::cost::{CostFeatures, Costs, footprint};
+use crate::cost::{CostFeatures, Costs, KernelClass, footprint};
 use crate::instance::{Instance, instantiate};
 use crate::keep::{Keep, Why};
 use crate::memory::{Needs, Schedule, schedule};
@@ -28,6 +28,9 @@ use thalweg_kernel::{Moved, Residence};
 pub struct Explanation {
     /// One report per segment, in the order they ran.
     pub segments: Vec<SegmentReport>,
+    /// Number of runs that each kernel's time is the median of: 1 for a single run, whose times include first-time
+    /// compilation and first-touch of memory.
+    pub runs: usize,
 }
 
 /// Totals of kernels and bytes for one mode of running segments, fused or unfused.
@@ -211,9 +214,13 @@ pub struct KernelReport {
     /// Number of times the kernel ran: more than once to keep the segment below the memory limit. Bytes and times are
     /// sums, except the prediction.
     pub launches: usize,
-    /// Nanoseconds of the launch predicted with the device's constants.
+    /// Class of the kernel in the cost model, with its sizes rounded down to powers of four.
+    pub class: String,
+    /// Factor by which kernels of the class took longer than the constants say, learned from earlier runs; else 1.
+    pub correction: f64,
+    /// Nanoseconds of the launch predicted with the device's constants and the correction.
     pub predicted_ns: u64,
-    /// Nanoseconds that the launches took in this run, including first-time compilation and first-touch of memory.
+    /// Nanoseconds that the launches took: see [`Explanation::runs`].
     pub measured_ns: u64,
     /// Cost features that the prediction is computed from.
     #[serde(skip)]
@@ -417,6 +424,8 @@ fn kernels(
             bytes_allocated: 0,
             in_place: 0,
             launches: 0,
+            class: features.as_ref().map_or(String::new(), |f| KernelClass::of(f).to_string()),
+            correction: features.as_ref().map_or(1.0, |f| costs.corrections.factor(f)),
             predicted_ns: features.as_ref().map_or(0, |f| costs.time(f, footprint) / 1000),
             measured_ns: 0,
             features: features.unwrap_or_default(),
@@ -505,7 +514,38 @@ fn unfused_totals(segment: &Segment<'_>) -> Totals {
     }
 }
 
+/// Factor between prediction and measurement from which a kernel is listed as mispredicted.
+const MISPREDICTED: f64 = 1.5;
+/// Minimum share of a kernel in the time of all kernels at which it is listed.
+const LISTED_SHARE: f64 = 0.05;
+
+impl KernelReport {
+    /// Measured nanoseconds beyond the prediction; negative where it took less.
+    pub fn regret_ns(&self) -> i64 {
+        self.measured_ns as i64 - (self.predicted_ns * self.launches as u64) as i64
+    }
+}
+
 impl Explanation {
+    /// Kernels that took at least 5 % of the time and more than 1.5 times their prediction, or less than its part of
+    /// 1.5, as segment and index of the kernel, by falling difference. Empty for a single run, whose times say little.
+    pub fn mispredicted(&self) -> Vec<(usize, usize)> {
+        let all = || self.segments.iter().flat_map(|s| &s.kernels);
+        let total: u64 = all().map(|k| k.measured_ns).sum();
+        let off = |k: &KernelReport| {
+            let ratio = k.measured_ns as f64 / (k.predicted_ns * k.launches as u64).max(1) as f64;
+            k.launches > 0
+                && k.measured_ns as f64 >= total as f64 * LISTED_SHARE
+                && !(1.0 / MISPREDICTED..=MISPREDICTED).contains(&ratio)
+        };
+        let mut found = vec![];
+        for (s, segment) in self.segments.iter().enumerate().filter(|_| self.runs > 1) {
+            found.extend((0..segment.kernels.len()).filter(|&k| off(&segment.kernels[k])).map(|k| (s, k)));
+        }
+        found.sort_by_key(|&(s, k)| std::cmp::Reverse(self.segments[s].kernels[k].regret_ns().abs()));
+        found
+    }
+
     /// Sums of the totals of all segments, as they ran.
     pub fn totals(&self) -> Totals {
         sum(self.segments.iter().map(|s| s.totals))

@@ -17,6 +17,17 @@ impl Display for Explanation {
         if self.segments.is_empty() {
             f.write_str("nothing was recorded\n")?;
         }
+        let mispredicted = self.mispredicted();
+        if !mispredicted.is_empty() {
+            writeln!(f, "\nmispredicted, by more than 1.5 (median of {} runs)", self.runs)?;
+            for (s, k) in mispredicted {
+                let kernel = &self.segments[s].kernels[k];
+                let predicted = time(kernel.predicted_ns * kernel.launches as u64);
+                let times = format!("{predicted} predicted, {} measured", time(kernel.measured_ns));
+                write!(f, "  segment {s}, kernel {k}: {times}\n    ")?;
+                wrapped(f, &kernel.class)?;
+            }
+        }
         if self.segments.len() > 1 {
             writeln!(f, "\nall segments")?;
             totals(f, "as run", &self.totals())?;
@@ -198,6 +209,23 @@ impl SegmentReport {
             _ => Ok(()),
         }
     }
+}
+
+/// Writes a list with commas on lines of at most 76 columns, indented by four.
+fn wrapped(f: &mut fmt::Formatter<'_>, list: &str) -> fmt::Result {
+    let mut column = 0;
+    for (n, part) in list.split(", ").enumerate() {
+        let width = part.chars().count() + 2;
+        if n > 0 && column + width > 76 {
+            f.write_str(",\n    ")?;
+            column = 0;
+        } else if n > 0 {
+            f.write_str(", ")?;
+        }
+        f.write_str(part)?;
+        column += width;
+    }
+    f.write_char('\n')
 }
 
 /// Comma-separated names, shortened if there are many.

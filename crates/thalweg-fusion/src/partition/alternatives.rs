@@ -3,6 +3,10 @@
 //! The model is wrong where a constant is. So the search is repeated with constants scaled, one group at a time, by
 //! typical errors of such a model. In addition every single move from the plan is considered, even if the model
 //! predicts a loss. Of all these, the ones with the least predicted time are tried.
+//!
+//! The model also leaves things out. What kernels of the plan have shown of that is in [`Costs::corrections`]; with
+//! any, the segment is searched again. And whatever the model says, two plans that a program can have without a search
+//! compete: that of a quick one, and one kernel for each operation.
 
 use super::facts::Facts;
 use super::horizontal;
@@ -11,15 +15,18 @@ use super::search::{Effort, State, stores_of};
 use super::{Planned, Planner};
 use crate::cost::Costs;
 use crate::plan::Plan;
-use crate::segment::Segment;
+use crate::segment::{Mode, Segment};
 
 /// Budget of the search in visits (candidates looked up, and operations written into them): a few tens of milliseconds,
 /// between two runs of the program.
 const VISITS: u64 = 40_000;
 /// Maximum predicted slowdown, as a factor, at which a plan is still tried.
 const HOPELESS: u64 = 2;
+/// Maximum number of operations at which one kernel for each is a candidate.
+const MAX_UNFUSED_OPS: usize = 256;
 
-/// Returns up to `most` other plans, in ascending predicted time; none without fusion, where there is only one plan.
+/// Returns up to `most` other plans, most promising first; none without fusion, where there is only one plan. The
+/// predicted time of an unfused plan is 0.
 pub fn alternatives(segment: Segment<'_>, costs: &Costs, plan: &Plan, most: usize) -> Vec<Planned> {
     if !segment.mode.fused {
         return vec![];
@@ -28,14 +35,32 @@ pub fn alternatives(segment: Segment<'_>, costs: &Costs, plan: &Plan, most: usiz
     let rewritten = plan.rewrite.apply(&segment);
     let of = rewritten.as_ref().map_or(segment, |r| r.segment(&segment));
     let planner = Planner { segment, costs, effort: Effort::default(), at_hand: None };
+    let again = (!costs.corrections.is_empty()).then(|| planner.plan().ok()).flatten();
     let other = match rewritten {
         Some(_) => planner.as_written().ok(),
         None => planner.rewritten(),
     };
-    let room = most.saturating_sub(other.iter().len());
-    let of_same = of_written(of, costs, plan, room).into_iter();
+    let mut first: Vec<Planned> = vec![];
+    for planned in again.into_iter().chain(without_search(&planner)).chain(other) {
+        if first.len() < most && planned.plan != *plan && first.iter().all(|p| p.plan != planned.plan) {
+            first.push(planned);
+        }
+    }
+    let of_same = of_written(of, costs, plan, most).into_iter();
     let of_same = of_same.map(|o| Planned { plan: Plan { rewrite: plan.rewrite.clone(), ..o.plan }, ..o });
-    other.into_iter().chain(of_same).collect()
+    let new: Vec<Planned> = of_same.filter(|o| first.iter().all(|p| p.plan != o.plan)).collect();
+    first.extend(new);
+    first.truncate(most);
+    first
+}
+
+/// Plans that a program can have without a search: the one of a quick search, and one kernel for each operation.
+fn without_search(planner: &Planner<'_>) -> impl Iterator<Item = Planned> {
+    let quick = Planner { effort: Effort::Quick, ..*planner }.plan().ok();
+    let apart = Segment { mode: Mode { fused: false, ..planner.segment.mode }, ..planner.segment };
+    let few = planner.segment.ops.len() <= MAX_UNFUSED_OPS;
+    let unfused = few.then(|| Planner { segment: apart, effort: Effort::None, ..*planner }.as_written().ok()).flatten();
+    quick.into_iter().chain(unfused)
 }
 
 /// Alternative plans of a segment without rewriting it.

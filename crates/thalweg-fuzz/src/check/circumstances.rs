@@ -52,7 +52,8 @@ impl Checker {
         }
         let share = set_measuring(Some(f64::INFINITY));
         let mut outcome = Ok(());
-        for n in 0..6 {
+        // The plan itself and up to six others.
+        for n in 0..8 {
             let got = self.run(program, STRICT, Drops::Early, false).map_err(|e| format!("by plan {n}: {e}"));
             outcome = outcome.and_then(|()| self.equal(program, &got?, want, &format!("by plan {n}")));
         }

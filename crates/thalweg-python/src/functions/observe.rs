@@ -52,7 +52,10 @@ impl Explanation {
     }
 }
 
-/// Calls ``f(*args, **kwargs)``, runs everything that was recorded, and explains it. Only this thread's work is reported.
+/// Calls ``f(*args, **kwargs)`` for about half a second, until its plans are found and have been measured, and explains a
+/// call. The time of a kernel is its median over several calls. Only this thread's work is reported.
+///
+/// If ``f`` must not be called more than once, use ``explain_once``.
 #[pyfunction]
 #[pyo3(signature = (f, /, *args, **kwargs))]
 fn explain(
@@ -63,8 +66,31 @@ fn explain(
 ) -> PyResult<Explanation> {
     let (f, args) = (f.clone().unbind(), args.clone().unbind());
     let kwargs = kwargs.map(|k| k.clone().unbind());
+    // A call that fails is not repeated.
+    f.call(py, args.bind(py), kwargs.as_ref().map(|k| k.bind(py)))?;
     let (returned, explanation) = run(py, move || {
         // The result is held until everything has run, so that it is computed.
+        thalweg::explain_steady(move || {
+            Python::attach(|py| f.call(py, args.bind(py), kwargs.as_ref().map(|k| k.bind(py))))
+        })
+    })?;
+    returned?;
+    Ok(Explanation(explanation))
+}
+
+/// Calls ``f(*args, **kwargs)`` once, runs everything that was recorded, and explains it. Times include the compilation of
+/// kernels that are new. Only this thread's work is reported.
+#[pyfunction]
+#[pyo3(signature = (f, /, *args, **kwargs))]
+fn explain_once(
+    py: Python<'_>,
+    f: &Bound<'_, PyAny>,
+    args: &Bound<'_, PyTuple>,
+    kwargs: Option<&Bound<'_, PyDict>>,
+) -> PyResult<Explanation> {
+    let (f, args) = (f.clone().unbind(), args.clone().unbind());
+    let kwargs = kwargs.map(|k| k.clone().unbind());
+    let (returned, explanation) = run(py, move || {
         thalweg::explain(move || Python::attach(|py| f.call(py, args.bind(py), kwargs.as_ref().map(|k| k.bind(py)))))
     })?;
     returned?;
@@ -170,7 +196,7 @@ fn _shutdown(py: Python<'_>) {
 
 /// Adds the functions of this module.
 pub(super) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    register!(module; explain, counters, synchronize, flush, devices, default_device, set_default_device, memory,
+    register!(module; explain, explain_once, counters, synchronize, flush, devices, default_device, set_default_device, memory,
         set_memory_limit, set_matmul_precision, set_reproducible, _shutdown);
     module.add_class::<Explanation>()
 }

@@ -33,10 +33,10 @@ use clock::{Bench, Clock, List, Model};
 use events::DeviceClock;
 use measure::HostClock;
 use samples::Sizes;
-use saved::load_costs;
+use saved::{load_corrections, load_costs, save_corrections};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, RwLock};
-use thalweg_fusion::Costs;
+use thalweg_fusion::{Corrections, Costs};
 use thalweg_kernel::{Geometry, Kernel};
 use thalweg_runtime::{Error, Throughput, count};
 
@@ -60,6 +60,10 @@ pub fn costs(device: DeviceRef) -> Arc<Costs> {
     // Without the device's number of threads: until something was measured, plans, and with them the last bits of
     // results, are the same for any number of threads.
     let costs = kept.map_or_else(|| typical_costs(device), |costs| Arc::new(of_machine(device, costs)));
+    let costs = match load_corrections(device, &costs) {
+        Some(corrections) => Arc::new(Costs { corrections, ..(*costs).clone() }),
+        None => costs,
+    };
     let mut known = COSTS.write().unwrap_or_else(|e| e.into_inner());
     known.get_or_insert_default().entry(device).or_insert(costs).clone()
 }
@@ -102,11 +106,25 @@ pub(crate) fn sane(device: DeviceRef, costs: Costs) -> Option<Costs> {
     (footprints && near == costs).then_some(costs)
 }
 
-/// Activates constants in all threads.
+/// Activates constants in all threads, without corrections: these were relative to the constants before.
 pub fn set_costs(device: DeviceRef, costs: Costs) {
     watch::end(device);
     let mut known = COSTS.write().unwrap_or_else(|e| e.into_inner());
-    known.get_or_insert_default().insert(device, Arc::new(of_machine(device, costs)));
+    known.get_or_insert_default().insert(device, Arc::new(of_machine(device, costs.uncorrected())));
+}
+
+/// Activates corrections of the constants `costs` in all threads, and saves them for later processes. Does nothing if
+/// other constants are in force by now.
+pub(crate) fn correct(device: DeviceRef, costs: &Arc<Costs>, corrections: Corrections) {
+    let corrected = Arc::new(Costs { corrections, ..(**costs).clone() });
+    {
+        let mut known = COSTS.write().unwrap_or_else(|e| e.into_inner());
+        match known.get_or_insert_default().get_mut(&device) {
+            Some(set) if Arc::ptr_eq(set, costs) => *set = corrected.clone(),
+            _ => return,
+        }
+    }
+    save_corrections(device, &corrected);
 }
 
 /// Number of threads that the constants describe: 1 for a device with asynchronous launches.

@@ -6,7 +6,7 @@
 use super::{costs, sane};
 use crate::DeviceRef;
 use serde_json::{Value, json};
-use thalweg_fusion::{Costs, PLANNER};
+use thalweg_fusion::{Corrections, Costs, KernelClass, PLANNER};
 use thalweg_runtime::disk::{self, Cache, Key, Kind};
 
 /// Cache key of a device's constants: its identity, and the planner version that defines their meaning. `None` for a
@@ -29,6 +29,27 @@ pub fn save_costs(device: DeviceRef) -> bool {
     let entry = json!({ "device": device.device().identity(), "planner": PLANNER, "costs": &*costs(device) });
     cache.put(Kind::Calibration, &key, entry.to_string().as_bytes());
     true
+}
+
+/// Cache key of the corrections of a device's constants.
+fn corrections_key(device: DeviceRef, costs: &Costs) -> Option<Key> {
+    let constants = costs.id().to_le_bytes();
+    Some(Key::of(&[PLANNER.as_bytes(), device.device().identity()?.as_bytes(), b"corrections", &constants]))
+}
+
+/// Saved corrections of a device's constants; `None` if there are none.
+pub(super) fn load_corrections(device: DeviceRef, costs: &Costs) -> Option<Corrections> {
+    let bytes = disk::cache()?.get(Kind::Calibration, &corrections_key(device, costs)?)?;
+    let mut entry: Value = serde_json::from_slice(&bytes).ok()?;
+    let factors: Vec<(KernelClass, f64)> = serde_json::from_value(entry.get_mut("corrections")?.take()).ok()?;
+    Some(Corrections::default().with(factors)).filter(|c| !c.is_empty())
+}
+
+/// Saves the corrections of a device's constants, for later processes.
+pub(super) fn save_corrections(device: DeviceRef, costs: &Costs) {
+    let Some((cache, key)) = disk::cache().zip(corrections_key(device, costs)) else { return };
+    let factors: Vec<(KernelClass, f64)> = costs.corrections.iter().collect();
+    cache.put(Kind::Calibration, &key, json!({ "corrections": factors }).to_string().as_bytes());
 }
 
 /// Devices that a cache has constants of, each with whether they belong to this version's planner.

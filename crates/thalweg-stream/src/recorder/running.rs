@@ -17,8 +17,11 @@ use crate::tier::{Tier, TierRun};
 use crate::value::Value;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use thalweg_fusion::{BitSet, SegmentClass};
+use thalweg_fusion::{BitSet, SegmentClass, footprint};
 use thalweg_runtime::{Error, count};
+
+/// Maximum number of competitions of a segment: a winner whose kernels disappoint competes with others.
+const MAX_COMPETITIONS: usize = 2;
 
 impl Recorder {
     /// Runs the segment's planned results, by its own plan or by one that competes with it.
@@ -37,16 +40,16 @@ impl Recorder {
         }
         let (own, origin) = self.plan()?;
         let history = if watched { self.history() } else { None };
-        let ready = measuring().and(own.autotuning.winner()).cloned().unwrap_or_else(|| own.clone());
+        let ready = if measuring().is_some() { Ready::measured(&own).0 } else { own.clone() };
         if ready.autotuning.collect() {
             let laid = self.laid_out();
-            self.keep_best(&ready, &laid);
+            self.keep_best(&own, &ready, &laid);
         }
         // On a device with asynchronous launches the host's clock does not measure a run.
         let on_its_own = self.device.device().throughput().is_some();
-        let turn = ready.autotuning.turn(self.ops.len(), on_its_own, || {
+        let turn = ready.autotuning.turn(self.ops.len(), on_its_own, |ns| {
             let laid = self.laid_out();
-            ready.others(self.device, self.segment(&laid))
+            ready.others(self.device, self.segment(&laid), ns)
         });
         let chosen = turn.as_ref().and_then(|t| t.ready.as_ref()).unwrap_or(&ready);
         let found = self.schedule(chosen);
@@ -70,6 +73,7 @@ impl Recorder {
         let waits = watch::waits(self.device);
         let timed = match &turn {
             _ if report::is_timed() => Timed::Launches,
+            Some(turn) if turn.launches => Timed::Launches,
             Some(_) if on_its_own => Timed::Batch,
             _ => Timed::No,
         };
@@ -79,9 +83,15 @@ impl Recorder {
         if let (Some(turn), Ok(run)) = (&turn, &mut outcome)
             && Arc::ptr_eq(runs, chosen)
         {
+            if turn.launches {
+                let schedule = run.schedule.as_deref().expect("it ran");
+                let mut ns = vec![0; runs.instance.steps.len()];
+                schedule.launches.iter().zip(&run.ns).for_each(|(launch, own)| ns[launch.step] += own);
+                ready.autotuning.note_launches(turn, &ns);
+            }
             match (run.timing.take(), time) {
                 (Some(timing), _) => ready.autotuning.wait_for(turn.clone(), timing),
-                (None, Some(time)) if !on_its_own => self.note(&ready, turn, time, laid),
+                (None, Some(time)) if !on_its_own => self.note(&own, &ready, turn, (time, laid)),
                 _ => {}
             }
         }
@@ -155,19 +165,34 @@ impl Recorder {
         (outcome, begin.map(|b| b.elapsed()))
     }
 
-    /// Reports the time of a run to the plan's autotuning; saves the winner to disk if that decides it.
-    fn note(&self, ready: &Arc<Ready>, turn: &RunChoice<Ready>, time: Duration, laid: Option<Laid>) {
+    /// Reports the time of a run to the autotuning of `ready`; saves the winner to disk if that decides it. `own` is the
+    /// segment's plan before any autotuning.
+    fn note(
+        &self,
+        own: &Arc<Ready>,
+        ready: &Arc<Ready>,
+        turn: &RunChoice<Ready>,
+        (time, laid): (Duration, Option<Laid>),
+    ) {
         let over = ready.autotuning.note(turn, time.as_nanos() as u64);
         if let Some(laid) = laid.filter(|_| over) {
-            self.keep_best(ready, &laid);
+            self.keep_best(own, ready, &laid);
         }
     }
 
-    /// Saves the winner of an autotuning: as the preferred plan of its class, and on disk.
-    fn keep_best(&self, ready: &Arc<Ready>, laid: &Laid) {
-        let best = ready.autotuning.winner().unwrap_or(ready);
-        ready.plans.prefer(&best.plan);
+    /// Learns from an autotuning that is over, and saves its winner: as the preferred plan of its class, and on disk.
+    /// The winner competes again where its own kernels changed what the model predicts.
+    fn keep_best(&self, own: &Arc<Ready>, ready: &Arc<Ready>, laid: &Laid) {
         let (device, segment) = (self.device, self.segment(laid));
+        let again = ready.learn(device, footprint(&segment));
+        let best = ready.autotuning.winner();
+        if let Some(winner) = best
+            && (!again || Ready::measured(own).1 > MAX_COMPETITIONS)
+        {
+            winner.autotuning.close();
+        }
+        let best = best.unwrap_or(ready);
+        ready.plans.prefer(&best.plan);
         let class = SegmentClass::of(&segment);
         let (costs, effort) = (costs(device), effort());
         let asked =
