@@ -29,6 +29,7 @@ mod map;
 pub mod math;
 mod memory;
 mod narrow;
+mod narrow_floats;
 mod number;
 mod prepare;
 mod reduction;

@@ -2,6 +2,7 @@
 //! adjacent terms if an instruction adds several products at once ([`Scheme`]). A *term* is an index of the K
 //! dimension, a *line* is a row of A or a column of B.
 
+use crate::narrow_floats::{from_bf16, from_f16, to_bf16, to_f16};
 /// Accumulator type of sums of products.
 pub trait Wide: Copy + Default + Send + Sync + 'static {
     /// Zero.
@@ -76,11 +77,11 @@ impl Number for Bf16 {
     type Wide = f32;
     #[inline(always)]
     fn widen(self) -> f32 {
-        f32::from_bits((self.0 as u32) << 16)
+        from_bf16(self.0)
     }
     #[inline(always)]
     fn narrow(wide: f32) -> Bf16 {
-        Bf16(half::bf16::from_f32(wide).to_bits())
+        Bf16(to_bf16(wide))
     }
 }
 
@@ -88,16 +89,11 @@ impl Number for F16 {
     type Wide = f32;
     #[inline(always)]
     fn widen(self) -> f32 {
-        // The exponent biases differ by 112; multiplying by 2¹¹² also normalises subnormals. Branches would not
-        // vectorise.
-        let magnitude = f32::from_bits(((self.0 & 0x7fff) as u32) << 13) * f32::from_bits((112 + 127) << 23);
-        let special = (self.0 & 0x7c00) == 0x7c00;
-        let bits = magnitude.to_bits() | if special { 0x7f80_0000 } else { 0 };
-        f32::from_bits(bits | ((self.0 & 0x8000) as u32) << 16)
+        from_f16(self.0)
     }
     #[inline(always)]
     fn narrow(wide: f32) -> F16 {
-        F16(half::f16::from_f32(wide).to_bits())
+        F16(to_f16(wide))
     }
 }
 

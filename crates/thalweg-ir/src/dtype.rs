@@ -234,13 +234,14 @@ impl DType {
 
 /// Converts a value to f32, rounded to odd (Boldo, Melquiond 2008). If the result is then rounded to nearest in a
 /// narrower float, the value is rounded only once overall, unlike in the conversion from f64 of the crate `half`.
-fn to_odd(v: f64) -> f32 {
+#[inline(always)]
+pub fn to_odd(v: f64) -> f32 {
     let near = v as f32;
-    if near as f64 == v || !near.is_finite() && v.is_infinite() || v.is_nan() {
-        return near;
-    }
-    let toward_zero = if (near as f64).abs() > v.abs() { near.to_bits() - 1 } else { near.to_bits() };
-    f32::from_bits(toward_zero | 1)
+    let exact = near as f64 == v || !near.is_finite() && v.is_infinite() || v.is_nan();
+    let away = (near as f64).abs() > v.abs();
+    let odd = near.to_bits().wrapping_sub(away as u32) | 1;
+    // Without a branch, so that loops vectorise.
+    f32::from_bits(if exact { near.to_bits() } else { odd })
 }
 
 impl fmt::Display for DType {

@@ -16,7 +16,7 @@ mod shape;
 pub mod tunable;
 mod view;
 
-pub use dtype::{Compute, DType, FloatInfo};
+pub use dtype::{Compute, DType, FloatInfo, to_odd};
 pub use element::ElementOp;
 pub use foreign::{Foreign, ForeignLaunch, ForeignSource};
 pub use monoid::{Monoid, ReduceOp};

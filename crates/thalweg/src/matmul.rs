@@ -112,7 +112,11 @@ impl Tensor {
         };
         let shape = batch.insert(batch.rank(), m);
         let shape = shape.insert(shape.rank(), n);
-        let product = push(Op::Matmul, a.dtype(), shape, 0, [Arg::Tensor(&a), Arg::Tensor(&b)], &[]);
+        let product = match k {
+            // Sums of one term are products of elements, which fuse like any others.
+            1 => &a * &b,
+            _ => push(Op::Matmul, a.dtype(), shape, 0, [Arg::Tensor(&a), Arg::Tensor(&b)], &[]),
+        };
         match (row, column) {
             (false, false) => product,
             (true, true) => product.reshape(()),

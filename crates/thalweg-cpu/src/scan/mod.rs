@@ -17,13 +17,14 @@ mod sort;
 
 use crate::combine::Combine;
 use crate::hardware::PRIVATE_CACHE;
+use crate::narrow_floats::{from_bf16, from_f16, to_bf16, to_f16};
 use crate::simd::{Job, dispatch};
 use crate::threads::Threads;
 use crate::tunable::TUNABLES;
 use blocks::blocks;
 use half::{bf16, f16};
 use sort::sorted;
-use thalweg_ir::{DType, ScanOp};
+use thalweg_ir::{DType, ScanOp, to_odd};
 use thalweg_kernel::Moved;
 use thalweg_kernel::order::SCAN_BLOCK;
 
@@ -160,16 +161,8 @@ macro_rules! float_elements {
 float_elements! {
     f32, u32, |v: f32| v as f64, |v: f64| v as f32;
     f64, u64, |v: f64| v, |v: f64| v;
-    bf16, u16, |v: bf16| v.to_f32() as f64, |v| bf16::from_f32(once(v, DType::BF16));
-    f16, u16, |v: f16| v.to_f32() as f64, |v| f16::from_f32(once(v, DType::F16));
-}
-
-/// Converts a value to an f32 that a conversion to the narrower `dtype` rounds as if from the f64 directly (no double
-/// rounding). Usually the value is an f32 already: sums of few narrow numbers are.
-#[inline(always)]
-fn once(v: f64, dtype: DType) -> f32 {
-    let near = v as f32;
-    if near as f64 == v { near } else { dtype.round(v) as f32 }
+    bf16, u16, |v: bf16| from_bf16(v.to_bits()) as f64, |v| bf16::from_bits(to_bf16(to_odd(v)));
+    f16, u16, |v: f16| from_f16(v.to_bits()) as f64, |v| f16::from_bits(to_f16(to_odd(v)));
 }
 
 /// Integer element type, with the operations of running results.

@@ -177,11 +177,12 @@ fn digits<T>((some, all): (u64, u64)) -> Vec<u32> {
     (0..size_of::<T>() as u32).filter(|d| (some ^ all) >> (8 * d) & 0xff != 0).collect()
 }
 
-fn sort<I: Digits>(items: &mut Vec<I>, scratch: &mut Vec<I>, digits: &[u32], all: Option<Team<'_>>) {
+/// Sorts items; `digits` are those in which their keys differ.
+fn sort<I: Digits>(items: &mut Vec<I>, scratch: &mut Vec<I>, digits: impl FnOnce() -> Vec<u32>, all: Option<Team<'_>>) {
     match all {
         _ if !TUNABLES.min_radix.reached_by(items.len()) => items.sort_unstable(),
-        None => radix(items, scratch, digits),
-        Some(all) => radix_parallel(items, scratch, digits, all),
+        None => radix(items, scratch, &digits()),
+        Some(all) => radix_parallel(items, scratch, &digits(), all),
     }
 }
 
@@ -197,7 +198,7 @@ unsafe fn places<T: Element, I: Item>(reverse: bool, from: *const T, to: *mut i6
             bits = (bits.0 | key, bits.1 & key);
             items.push(I::new(key, i));
         }
-        sort(&mut items, &mut scratch, &digits::<T>(bits), all);
+        sort(&mut items, &mut scratch, || digits::<T>(bits), all);
         for (i, item) in items.iter().enumerate() {
             // SAFETY: as above; the column was read before.
             unsafe { to.add(i * rows.width + j).write(item.place() as i64) };
@@ -267,7 +268,7 @@ unsafe fn by_keys<T: Element, K: Key>(reverse: bool, from: *const T, to: *mut T,
                 each.into_inner().unwrap_or_else(PoisonError::into_inner)
             }
         };
-        sort(&mut items, &mut scratch, &digits::<T>(seen.bits), all);
+        sort(&mut items, &mut scratch, || digits::<T>(seen.bits), all);
         // Elements that share a key, in their original order, copied since the result may overwrite them.
         let shared: Vec<(u64, Vec<T>)> = match seen.shared {
             false => vec![],

@@ -146,7 +146,7 @@ impl Vir {
         self.two(op, lane, a, c)
     }
     /// Appends the floats with the magnitude of `a` and the sign of `s` (copysign).
-    fn sign_from(&mut self, lane: u8, a: Val, s: Val) -> Val {
+    pub fn sign_from(&mut self, lane: u8, a: Val, s: Val) -> Val {
         let a = self.abs_float(lane, a);
         let s = self.with_const(Op::And, lane, s, 1 << (lane * 8 - 1));
         self.two(Op::Or, lane, a, s)

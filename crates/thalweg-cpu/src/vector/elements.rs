@@ -44,6 +44,7 @@ fn float(v: &mut Vir, op: ElementOp, dtype: DType, a: &[Val]) -> Option<Val> {
         Mul => v.two(Op::Mul, w, x, y),
         Div => v.two(Op::Div, w, x, y),
         FloorDiv => floor_div(v, w, x, y),
+        Rem => remainder(v, w, x, y),
         Minimum => extremum(v, w, x, y, false),
         Maximum => extremum(v, w, x, y, true),
         Eq => v.compare(w, x, y, Predicate::Eq),
@@ -79,6 +80,51 @@ fn floor_div(v: &mut Vir, w: u8, a: Val, b: Val) -> Val {
     let up = v.m_and(up, small);
     let less = v.sub(f, one);
     v.select(up, less, f)
+}
+
+/// Lowers the float remainder with the sign of the divisor. In a fused multiply-add, `a - ⌊a/b⌋·b` is exact: both are
+/// multiples of the last place of `b`, unless the quotient is 0. A quotient that was rounded up to an integer leaves a
+/// rest with the sign opposite to that of `a`, to which `b` is added once. Quotients beyond the integers of the format
+/// are guarded.
+fn remainder(v: &mut Vir, w: u8, a: Val, b: Val) -> Val {
+    let of = |v: &mut Vir, x: f64| v.constant(if w == 4 { (x as f32).to_bits().into() } else { x.to_bits() }, w);
+    let (zero, infinity) = (of(v, 0.0), of(v, f64::INFINITY));
+    let limit = of(v, if w == 4 { 4_194_304.0 } else { 2_251_799_813_685_248.0 });
+    let q = v.two(Op::Div, w, a, b);
+    let size = v.abs_float(w, q);
+    let far = v.compare(w, limit, size, Predicate::Le);
+    // Without a finite dividend and another divisor than 0, the result is NaN by any path.
+    let dividend = v.abs_float(w, a);
+    let finite = v.compare(w, dividend, infinity, Predicate::Lt);
+    let divides = v.compare(w, b, zero, Predicate::Ne);
+    let far = v.mask_and(far, finite);
+    let far = v.mask_and(far, divides);
+    v.guard(far);
+    let whole = v.round_to(w, q, Rounding::Zero);
+    let r = v.fused(Op::NegMulAdd, w, whole, b, a);
+    let along = v.sign_from(w, b, a);
+    let next = v.two(Op::Add, w, r, along);
+    let over = opposite(v, w, r, along, zero);
+    let r = v.pick(w, over, next, r);
+    // A finite dividend is the rest of an infinite divisor.
+    let divisor = v.abs_float(w, b);
+    let endless = v.compare(w, divisor, infinity, Predicate::Eq);
+    let kept = v.fused(Op::MulAdd, w, a, zero, a);
+    let r = v.pick(w, endless, kept, r);
+    let moved = v.two(Op::Add, w, r, b);
+    let other = opposite(v, w, r, b, zero);
+    let none = v.compare(w, r, zero, Predicate::Eq);
+    let signed_zero = v.sign_from(w, zero, b);
+    let r = v.pick(w, other, moved, r);
+    v.pick(w, none, signed_zero, r)
+}
+
+/// Mask of the lanes where `a` is a number other than 0 and has the sign opposite to `b`.
+fn opposite(v: &mut Vir, w: u8, a: Val, b: Val, zero: Val) -> Val {
+    let nonzero = v.compare(w, a, zero, Predicate::Ne);
+    let signs = v.two(Op::Xor, w, a, b);
+    let apart = v.int_gt(w, zero, signs, true);
+    v.mask_and(nonzero, apart)
 }
 
 /// Lowers IEEE 754-2019 `minimum`, or `maximum` if `larger`: NaN if either argument is NaN, and -0 below +0.
@@ -393,7 +439,10 @@ pub fn cast(v: &mut Vir, x: Val, from: DType, to: DType) -> Option<Val> {
                 let d = to_f64(v, x, from == DType::I32);
                 narrow_to_odd(v, d)
             }
-            DType::I64 | DType::U64 => return None,
+            DType::I64 | DType::U64 => {
+                let d = int64_to_odd(v, x, from == DType::I64);
+                narrow_to_odd(v, d)
+            }
             _ => cast(v, x, from, DType::F32)?,
         };
         return Some(round_half(v, f, to));
@@ -443,7 +492,10 @@ pub fn cast(v: &mut Vir, x: Val, from: DType, to: DType) -> Option<Val> {
         (I64 | U64, F64) => int64_to_f64(v, x, from == DType::I64),
         (I64, F32) if v.native(Op::Convert(Format::I64, Format::F32), 8) => v.convert(Format::I64, Format::F32, x),
         (U64, F32) if v.native(Op::Convert(Format::U64, Format::F32), 8) => v.convert(Format::U64, Format::F32, x),
-        (I64 | U64, F32) => return None,
+        (I64 | U64, F32) => {
+            let d = int64_to_odd(v, x, from.compute() == I64);
+            v.narrow(d)
+        }
         (F32, I32 | U32) => f32_to_int(v, x, to),
         (F64, I32 | U32) => f64_to_int(v, x, to),
         (F32 | F64, I64) if v.native(Op::Convert(Format::F64, Format::I64), 8) => {
@@ -499,6 +551,31 @@ fn int64_to_f64(v: &mut Vir, x: Val, signed: bool) -> Val {
     let bias = v.constant(if signed { 0x4530_0000_8010_0000 } else { 0x4530_0000_0010_0000 }, 8);
     let high = v.d_sub(high, bias);
     v.d_add(high, low)
+}
+
+/// Converts i64 or u64 to f64, rounded to odd: a second rounding to a shorter type is then correct.
+fn int64_to_odd(v: &mut Vir, x: Val, signed: bool) -> Val {
+    let high = v.l_shr(x, 32);
+    let high = v.with_const(Op::Xor, 8, high, if signed { 0x4530_0000_8000_0000 } else { 0x4530_0000_0000_0000 });
+    // 2⁸⁴, and the 2⁶³ by which the sign bit was offset
+    let bias = v.constant(if signed { 0x4530_0000_8000_0000 } else { 0x4530_0000_0000_0000 }, 8);
+    let high = v.d_sub(high, bias);
+    let low = v.with_const(Op::And, 8, x, 0xFFFF_FFFF);
+    let low = v.with_const(Op::Or, 8, low, 0x4330_0000_0000_0000);
+    let two_52 = v.constant(0x4330_0000_0000_0000, 8);
+    let low = v.d_sub(low, two_52);
+    // The halves are exact, and so is what their sum leaves (Dekker's fast two-sum: the high one is larger, or 0).
+    let sum = v.d_add(high, low);
+    let taken = v.d_sub(sum, high);
+    let rest = v.d_sub(low, taken);
+    let zero = v.d(0.0);
+    let inexact = v.d_ne(rest, zero);
+    let beyond = opposite(v, 8, rest, sum, zero);
+    let one = v.l(1);
+    let less = v.l_sub(sum, one);
+    let toward_zero = v.pick(8, beyond, less, sum);
+    let odd = v.l_or(toward_zero, one);
+    v.pick(8, inexact, odd, toward_zero)
 }
 
 /// Converts f32 to integers: rounds toward zero, saturates, and maps NaN to 0.

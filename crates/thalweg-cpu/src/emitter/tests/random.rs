@@ -18,6 +18,7 @@ pub const BASIC: &[ElementOp] = {
 };
 
 pub fn takes(op: ElementOp, dtype: DType) -> bool {
+    // Guarded where the quotient is large: see `remainders_are_exact_or_guarded`.
     let float_only = dtype.is_float() && op == ElementOp::Rem;
     op.row().takes.has(dtype)
         && !float_only
@@ -300,6 +301,88 @@ fn a_stride_out_of_range_is_left_to_the_slow_path() {
             assert_eq!(y, [5.0; 4]);
         }
     }
+}
+
+#[test]
+fn remainders_are_exact_or_guarded() {
+    fn check<T: Copy + PartialEq>(
+        dtype: DType,
+        number: impl Fn(f64) -> T,
+        rem: impl Fn(T, T) -> f64,
+        wide: impl Fn(T) -> f64,
+        far: f64,
+    ) {
+        let body = {
+            let mut b = BodyBuilder::new(true);
+            let mut access = |operand| {
+                b.access(Access { operand: Some(operand), dtype, class: AccessClass::Contiguous, per_row: false })
+            };
+            let [x, y, to] = [access(0), access(1), access(2)];
+            let [x, y] = [x, y].map(|access| b.node(Node::Load { access }));
+            let r = b.element(ElementOp::Rem, &[x, y]);
+            b.store(r, to);
+            b.finish()
+        };
+        let mut r = Rng(31);
+        let special = [0.0, -0.0, 1.0, -1.0, 3.0, 0.1, 1e-30, f64::INFINITY, f64::NEG_INFINITY, f64::NAN];
+        let mut pairs: Vec<(T, T)> = vec![];
+        for a in special {
+            pairs.extend(
+                special
+                    .iter()
+                    .filter(|b| a.is_infinite() || a.abs() / b.abs() < far || **b == 0.0)
+                    .map(|&b| (number(a), number(b))),
+            );
+        }
+        for _ in 0..4000 {
+            let mut part = || (r.below(1 << 24) as f64 - 8_388_608.0) / 2f64.powi(r.below(21) as i32);
+            let (a, b) = (part(), part());
+            // Quotients next to an integer, too.
+            let near = b * (r.below(2000) as f64 - 1000.0);
+            pairs.extend([a, near].map(|a| (number(a), number(b))).into_iter().filter(|_| b != 0.0 && a / b < far));
+        }
+        let pairs: Vec<(T, T)> = pairs
+            .into_iter()
+            .filter(|&(a, b)| !((wide(a) / wide(b)).abs() >= far && wide(b) != 0.0 && wide(a).is_finite()))
+            .collect();
+        let (x, y): (Vec<T>, Vec<T>) = pairs.iter().copied().unzip();
+        for isa in isas() {
+            let code = super::super::compile(&body, isa).unwrap();
+            let mut got = vec![number(7.0); x.len()];
+            let run = |x: &[T], y: &[T], got: &mut [T]| {
+                let args = [x.as_ptr() as u64, 0, 1, 0, y.as_ptr() as u64, 0, 1, 0, got.as_mut_ptr() as u64, 0, 1, 0];
+                // SAFETY: each buffer has that many elements.
+                unsafe { code.run(&args, x.len(), 1) }
+            };
+            assert!(run(&x, &y, &mut got), "{isa:?}");
+            for ((&a, &b), &got) in x.iter().zip(&y).zip(&got) {
+                let (want, got) = (rem(a, b), wide(got));
+                let same = want.to_bits() == got.to_bits() || want.is_nan() && got.is_nan();
+                assert!(same, "{isa:?}: {} % {} is {want}, got {got}", wide(a), wide(b));
+            }
+            for far in [(1e30, 3.0), (-1e30, 1e-3)] {
+                assert!(!run(&[number(far.0)], &[number(far.1)], &mut got[..1]), "{isa:?} {far:?}");
+            }
+        }
+    }
+    // The exact remainder with the sign of the divisor.
+    fn floored(r: f64, b: f64, add: impl Fn(f64, f64) -> f64) -> f64 {
+        if r == 0.0 {
+            r.copysign(b)
+        } else if r * b.signum() < 0.0 {
+            add(r, b)
+        } else {
+            r
+        }
+    }
+    check::<f32>(
+        DType::F32,
+        |v| v as f32,
+        |a, b| floored(f64::from(a % b), f64::from(b), |r, b| f64::from((r + b) as f32)),
+        f64::from,
+        4_194_304.0,
+    );
+    check::<f64>(DType::F64, |v| v, |a, b| floored(a % b, b, |r, b| r + b), |v| v, 2_251_799_813_685_248.0);
 }
 
 /// Tests random map bodies for minutes. Run with `cargo nextest run -p thalweg-cpu --run-ignored only long_sweep`.
