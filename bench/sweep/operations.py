@@ -168,7 +168,7 @@ add("norm", "batch_norm_eval", lambda x, m, v, w, b: F.batch_norm(x, m.detach(),
 add("norm", "batch_norm_1d", lambda x, w, b: F.batch_norm(x, None, None, w, b, True), rows_with("w", "b"), ROWS)
 add("norm", "group_norm", lambda x, w, b: F.group_norm(x, 4, w, b), channels_with("w", "b"), FEW_IMAGES, layouts=IMAGE_LAYOUTS, extra=8)
 add("norm", "instance_norm", lambda x: F.instance_norm(x), one(), FEW_IMAGES, layouts=IMAGE_LAYOUTS)
-add("norm", "local_response", lambda x: F.local_response_norm(x, 5), one(), FEW_IMAGES, layouts=IMAGE_LAYOUTS)
+add("norm", "local_response", lambda x: F.local_response_norm(x, 5), one(), FEW_IMAGES, dtypes=("f32", "f64"), layouts=IMAGE_LAYOUTS)
 
 # Scans.
 for where, a in (("first", 0), ("middle", 1), ("last", 2)):
@@ -183,16 +183,16 @@ add("scan", "diff", lambda x: x.diff(dim=-1), one(), FEW_PLANES, dtypes=("f32", 
 # Sorting and selection.
 SORTED = {"power": (256, 512), "prime": (127, 257), "long": (3, 50021), "short": (20011, 7), "tiny": (5, 33)}
 for name, function, kind in [
-    ("sort_last", lambda x: x.sort(-1, stable=True).values, "normal"), ("sort_first", lambda x: x.sort(0, stable=True).values, "normal"),
+    ("sort_last", lambda x: x.sort(dim=-1, stable=True).values, "normal"), ("sort_first", lambda x: x.sort(dim=0, stable=True).values, "normal"),
     ("sort_descending", lambda x: x.sort(-1, descending=True).values, "normal"), ("topk_3", lambda x: x.topk(min(3, x.shape[-1])).values, "normal"),
     ("topk_100", lambda x: x.topk(min(100, x.shape[-1])).values, "normal"), ("topk_smallest", lambda x: x.topk(min(5, x.shape[-1]), largest=False).values, "normal"),
     ("median", lambda x: x.median(-1).values, "normal"), ("kthvalue", lambda x: x.kthvalue(2, -1).values, "normal"),
 ]:  # fmt: skip
     add("sort", name, function, one(kind), SORTED, dtypes=NUMBERS)
-add("sort", "argsort", lambda x: x.argsort(-1, stable=True), one(), SORTED, dtypes=NUMBERS, grad=False)
+add("sort", "argsort", lambda x: x.argsort(dim=-1, stable=True), one(), SORTED, dtypes=NUMBERS, grad=False)
 add("sort", "searchsorted", torch.searchsorted, lambda m, n, k: [m.w(n).sort().values, m.x(k, 8)], {"power": (1024, 8192), "prime": (10007, 5003), "tiny": (13, 101)}, dtypes=("f32", "f64", "i64"), grad=False)  # fmt: skip
 add("sort", "bucketize", torch.bucketize, lambda m, n, k: [m.x(k, 8), m.w(n).sort().values], {"power": (16, 32768), "prime": (1009, 5003)}, dtypes=("f32", "i64"), grad=False)  # fmt: skip
-add("sort", "rank", lambda x: x.argsort(-1, stable=True).argsort(-1), one(), SORTED, dtypes=("f32", "i64"), grad=False)
+add("sort", "rank", lambda x: x.argsort(dim=-1, stable=True).argsort(dim=-1), one(), SORTED, dtypes=("f32", "i64"), grad=False)
 add("sort", "quantile", lambda x: x.quantile(0.3, -1), one(), SORTED, dtypes=("f32", "f64"))
 
 # Indices.
@@ -215,9 +215,9 @@ add("index", "scatter_amax", lambda x, s, i: x.scatter_reduce(0, i, s, "amax"), 
 add("index", "index_add", lambda x, s, i: x.index_add(0, i, s), lambda m, r, c, k: [m.w(r, c), m.x(k, c), m.index(r, k)], TABLES, dtypes=("f32", "bf16", "f64", "i64"))  # fmt: skip
 add("index", "index_copy", lambda x, s, i: x.index_copy(0, i, s), lambda m, r, c, k: [m.w(r, c), m.x(r // 2, c), m.permutation(r)[: r // 2]], FEW_TABLES, dtypes=NUMBERS)  # fmt: skip
 add("index", "put_accumulate", lambda x, s, i, j: x.index_put((i, j), s, accumulate=True), lambda m, r, c, k: [m.w(r, c), m.w(k), m.index(r, k), m.index(c, k)], FEW_TABLES, dtypes=("f32", "f64", "i64"), layouts=("contiguous",))  # fmt: skip
-add("index", "one_hot", lambda i: F.one_hot(i, 100), lambda m, r, c, k: [m.index(100, k * 4)], FEW_TABLES, dtypes=("i64",), layouts=("contiguous",), grad=False)
+add("index", "one_hot", lambda i: (i[:, None] == torch.arange(100, device=i.device)).long(), lambda m, r, c, k: [m.index(100, k * 4)], FEW_TABLES, dtypes=("i64",), layouts=("contiguous",), grad=False)
 add("index", "segment_mean", lambda x, i: torch.zeros(1000, x.shape[1], dtype=x.dtype, device=x.device).index_reduce(0, i, x, "mean", include_self=False), lambda m, r, c, k: [m.x(k, c), m.index(1000, k)], FEW_TABLES, dtypes=("f32", "f64"), grad=False)  # fmt: skip
-add("index", "bincount", lambda i: torch.bincount(i, minlength=100)[:100] if False else torch.zeros(100, dtype=torch.int64, device=i.device).scatter_add(0, i, torch.ones_like(i)), lambda m, r, c, k: [m.index(100, k * 8)], FEW_TABLES, dtypes=("i64",), layouts=("contiguous",), grad=False)  # fmt: skip
+add("index", "bincount", lambda i: torch.zeros(100, dtype=torch.int64, device=i.device).scatter_add(0, i, torch.ones_like(i)), lambda m, r, c, k: [m.index(100, k * 8)], FEW_TABLES, dtypes=("i64",), layouts=("contiguous",), grad=False)  # fmt: skip
 add("index", "histogram", lambda x: torch.zeros(64, dtype=torch.int64, device=x.device).scatter_add(0, (x.flatten() * 64).long().clamp(0, 63), torch.ones_like(x, dtype=torch.int64).flatten()), one("unit"), FEW_PLANES, dtypes=("f32", "f64"), grad=False)  # fmt: skip
 
 # Movement. Results are copies on both sides.
@@ -374,7 +374,7 @@ for name, function in {
 for name, function in {"max_pool1d": lambda x: F.max_pool1d(x, 3, 2), "avg_pool1d": lambda x: F.avg_pool1d(x, 4), "linear_up": lambda x: F.interpolate(x, scale_factor=2, mode="linear")}.items():
     add("pool", name, function, one(), SIGNALS, dtypes=("f32", "bf16"), layouts=MATRIX_LAYOUTS)
 for name, function in {"max_pool3d": lambda x: F.max_pool3d(x, 2), "avg_pool3d": lambda x: F.avg_pool3d(x, 3, 1, 1)}.items():
-    add("pool", name, function, one(), VOLUMES, dtypes=("f32", "bf16"), layouts=("contiguous", "channels_last", "sliced"))
+    add("pool", name, function, one(), VOLUMES, dtypes=("f32", "bf16" if name == "max_pool3d" else "f64"), layouts=("contiguous", "channels_last", "sliced"))
 add("pool", "grid_sample", lambda x, g: F.grid_sample(x, g.tanh(), align_corners=False), lambda m, n, c, h, w: [m.x(n, c, h, w), m.w(n, h, w, 2)], FEW_IMAGES, dtypes=("f32", "f64"), layouts=IMAGE_LAYOUTS)
 
 # Attention.

@@ -105,5 +105,5 @@ add("sort+cumsum", lambda x: x.sort(-1).values.cumsum(-1), one, SORTED)
 add("topk+softmax", lambda x: x.topk(min(4, x.shape[-1])).values.softmax(-1), one, SORTED)
 add("argmax+gather", lambda x: x.gather(-1, x.argmax(-1, keepdim=True)), one, SORTED, dtypes=("f32", "f64"))
 add("softmax+topk", lambda x: x.softmax(-1).topk(min(2, x.shape[-1])).values, one, SORTED)
-add("one_hot+matmul", lambda x, i: F.one_hot(i, x.shape[0]).to(x.dtype) @ x, lambda m, r, c, k: [m.x(r, c), m.index(r, k)], {"power": (64, 128, 512), "prime": (61, 67, 503), "tiny": (7, 5, 11)})
+add("one_hot+matmul", lambda x, i: (i[:, None] == torch.arange(x.shape[0], device=x.device)).to(x.dtype) @ x, lambda m, r, c, k: [m.x(r, c), m.index(r, k)], {"power": (64, 128, 512), "prime": (61, 67, 503), "tiny": (7, 5, 11)})
 add("mask+cumsum+gather", lambda x, k, v: v.gather(0, (k.long().cumsum(0) % v.shape[0])) * x, lambda m, r, c, k: [m.x(k), m.mask(k), m.w(r)], {"power": (256, 1, 65536), "prime": (251, 1, 50021)}, layouts=("contiguous", "strided", "offset"))  # fmt: skip
