@@ -183,17 +183,17 @@ add("scan", "diff", lambda x: x.diff(dim=-1), one(), FEW_PLANES, dtypes=("f32", 
 # Sorting and selection.
 SORTED = {"power": (256, 512), "prime": (127, 257), "long": (3, 50021), "short": (20011, 7), "tiny": (5, 33)}
 for name, function, kind in [
-    ("sort_last", lambda x: x.sort(dim=-1, stable=True).values, "normal"), ("sort_first", lambda x: x.sort(dim=0, stable=True).values, "normal"),
-    ("sort_descending", lambda x: x.sort(-1, descending=True).values, "normal"), ("topk_3", lambda x: x.topk(min(3, x.shape[-1])).values, "normal"),
-    ("topk_100", lambda x: x.topk(min(100, x.shape[-1])).values, "normal"), ("topk_smallest", lambda x: x.topk(min(5, x.shape[-1]), largest=False).values, "normal"),
-    ("median", lambda x: x.median(-1).values, "normal"), ("kthvalue", lambda x: x.kthvalue(2, -1).values, "normal"),
+    ("sort_last", lambda x: x.sort(dim=-1, stable=True).values, "distinct"), ("sort_first", lambda x: x.sort(dim=0, stable=True).values, "distinct"),
+    ("sort_descending", lambda x: x.sort(-1, descending=True).values, "distinct"), ("topk_3", lambda x: x.topk(min(3, x.shape[-1])).values, "distinct"),
+    ("topk_100", lambda x: x.topk(min(100, x.shape[-1])).values, "distinct"), ("topk_smallest", lambda x: x.topk(min(5, x.shape[-1]), largest=False).values, "distinct"),
+    ("median", lambda x: x.median(-1).values, "distinct"), ("kthvalue", lambda x: x.kthvalue(2, -1).values, "distinct"),
 ]:  # fmt: skip
     add("sort", name, function, one(kind), SORTED, dtypes=NUMBERS)
-add("sort", "argsort", lambda x: x.argsort(dim=-1, stable=True), one(), SORTED, dtypes=NUMBERS, grad=False)
+add("sort", "argsort", lambda x: x.argsort(dim=-1, stable=True), one("distinct"), SORTED, dtypes=NUMBERS, grad=False)
 add("sort", "searchsorted", torch.searchsorted, lambda m, n, k: [m.w(n).sort().values, m.x(k, 8)], {"power": (1024, 8192), "prime": (10007, 5003), "tiny": (13, 101)}, dtypes=("f32", "f64", "i64"), grad=False)  # fmt: skip
 add("sort", "bucketize", torch.bucketize, lambda m, n, k: [m.x(k, 8), m.w(n).sort().values], {"power": (16, 32768), "prime": (1009, 5003)}, dtypes=("f32", "i64"), grad=False)  # fmt: skip
-add("sort", "rank", lambda x: x.argsort(dim=-1, stable=True).argsort(dim=-1), one(), SORTED, dtypes=("f32", "i64"), grad=False)
-add("sort", "quantile", lambda x: x.quantile(0.3, -1), one(), SORTED, dtypes=("f32", "f64"))
+add("sort", "rank", lambda x: x.argsort(dim=-1, stable=True).argsort(dim=-1), one("distinct"), SORTED, dtypes=("f32", "i64"), grad=False)
+add("sort", "quantile", lambda x: x.quantile(0.3, -1), one("distinct"), SORTED, dtypes=("f32", "f64"))
 
 # Indices.
 TABLES = {"power": (4096, 128, 2048), "prime": (3001, 67, 4099), "long": (30011, 3, 50021), "short": (16, 1024, 512), "tiny": (7, 5, 11), "memory": (200003, 64, 100003)}

@@ -210,8 +210,12 @@ def measure(name, options, points):
         finish_searches()
         estimates["thalweg"] = min(estimates["thalweg"], clock.warm(program, inputs, options["warm"] / 4))
         if options.get("inductor_every") and point.seed % options["inductor_every"] == 0:
-            sides["inductor"] = inductor(point, inputs, leaves, wanted)
-            estimates["inductor"] = clock.warm(sides["inductor"], inputs, options["warm"] / 4)
+            try:
+                compiled = inductor(point, inputs, leaves, wanted)
+                estimates["inductor"] = clock.warm(compiled, inputs, options["warm"] / 4)
+                sides["inductor"] = compiled
+            except Exception as e:
+                row["inductor_error"] = f"{type(e).__name__}: {' '.join(str(e).split())[:200]}"
     except Exception as e:
         row["error"] = f"{type(e).__name__}: {' '.join(str(e).split())[:400]}"
         row["trace"] = traceback.format_exc()[-800:]
@@ -238,6 +242,7 @@ def measure(name, options, points):
 
 
 def inductor(point, inputs, leaves, wanted):
+    """The function and its gradients by torch.compile."""
     torch._dynamo.reset()
     compiled = torch.compile(point.entry.function, dynamic=False)
 
@@ -262,6 +267,8 @@ def main():
     options = json.loads(sys.argv[1])
     torch.set_num_threads(options["threads"])
     torch.set_grad_enabled(True)
+    # Both sides compute f32 in f32: PyTorch's convolutions on a GPU would use TF32.
+    torch.backends.cudnn.allow_tf32 = False
     points = {p.name: p for p in cases.points()}
     out = os.fdopen(os.dup(1), "w", buffering=1)
     # What libraries print must not mix with rows.
