@@ -115,6 +115,8 @@ class Entry:
     extra: int = EXTRA_POINTS
     # The first shape, with which layouts and dtypes are combined.
     main: str = ""
+    # Whether gradients go to selected elements. Of equal elements, many in narrow floats, it is not specified which.
+    selects: bool = False
 
 
 @dataclass(frozen=True)
@@ -161,8 +163,7 @@ def points_of(entry):
     def add(layout, dtype, shape_class, grad):
         if grad and not (entry.grad and dtype in FLOATS):
             return
-        if grad and entry.family == "sort" and dtype in ("bf16", "f16"):
-            # Many elements are equal: which of them have a gradient is not specified.
+        if grad and entry.selects and dtype in ("bf16", "f16"):
             return
         found.setdefault((layout, dtype, shape_class, grad))
 

@@ -188,7 +188,7 @@ for name, function, kind in [
     ("topk_100", lambda x: x.topk(min(100, x.shape[-1])).values, "distinct"), ("topk_smallest", lambda x: x.topk(min(5, x.shape[-1]), largest=False).values, "distinct"),
     ("median", lambda x: x.median(-1).values, "distinct"), ("kthvalue", lambda x: x.kthvalue(2, -1).values, "distinct"),
 ]:  # fmt: skip
-    add("sort", name, function, one(kind), SORTED, dtypes=NUMBERS)
+    add("sort", name, function, one(kind), SORTED, dtypes=NUMBERS, selects=True)
 add("sort", "argsort", lambda x: x.argsort(dim=-1, stable=True), one("distinct"), SORTED, dtypes=NUMBERS, grad=False)
 add("sort", "searchsorted", torch.searchsorted, lambda m, n, k: [m.w(n).sort().values, m.x(k, 8)], {"power": (1024, 8192), "prime": (10007, 5003), "tiny": (13, 101)}, dtypes=("f32", "f64", "i64"), grad=False)  # fmt: skip
 add("sort", "bucketize", torch.bucketize, lambda m, n, k: [m.x(k, 8), m.w(n).sort().values], {"power": (16, 32768), "prime": (1009, 5003)}, dtypes=("f32", "i64"), grad=False)  # fmt: skip

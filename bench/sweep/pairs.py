@@ -17,6 +17,7 @@ def add(name, function, inputs, shapes, **options):
 
 
 one = lambda m, *d: [m.x(*d)]  # noqa: E731
+distinct = lambda m, *d: [m.x(*d, kind="distinct")]  # noqa: E731
 linear = lambda m, r, k, c: [m.x(r, k), m.w(c, k, scale=k**-0.5), m.w(c)]  # noqa: E731
 image = {"layouts": IMAGE_LAYOUTS}
 matrix = {"layouts": MATRIX_LAYOUTS}
@@ -101,9 +102,9 @@ add("gather+sum", lambda x, i: x[i].sum(0), table, FEW_TABLES)
 add("gather+norm", lambda x, i: F.layer_norm(x[i], x.shape[1:]), table, FEW_TABLES)
 add("gather+mul+scatter", lambda x, i, j: torch.zeros_like(x).index_add(0, j, x[i] * 0.5), lambda m, r, c, k: [m.x(r, c), m.index(r, k), m.index(r, k)], FEW_TABLES, dtypes=("f32", "f64"))
 add("embedding+position+norm", lambda w, i, p: F.layer_norm(F.embedding(i, w) + p, w.shape[1:]), lambda m, r, c, k: [m.x(r, c), m.index(r, 8, k // 8 + 1), m.w(k // 8 + 1, c)], FEW_TABLES)
-add("sort+cumsum", lambda x: x.sort(-1).values.cumsum(-1), one, SORTED)
-add("topk+softmax", lambda x: x.topk(min(4, x.shape[-1])).values.softmax(-1), one, SORTED)
+add("sort+cumsum", lambda x: x.sort(-1).values.cumsum(-1), distinct, SORTED, selects=True)
+add("topk+softmax", lambda x: x.topk(min(4, x.shape[-1])).values.softmax(-1), distinct, SORTED, selects=True)
 add("argmax+gather", lambda x: x.gather(-1, x.argmax(-1, keepdim=True)), one, SORTED, dtypes=("f32", "f64"))
-add("softmax+topk", lambda x: x.softmax(-1).topk(min(2, x.shape[-1])).values, one, SORTED)
+add("softmax+topk", lambda x: x.softmax(-1).topk(min(2, x.shape[-1])).values, distinct, SORTED, selects=True)
 add("one_hot+matmul", lambda x, i: (i[:, None] == torch.arange(x.shape[0], device=x.device)).to(x.dtype) @ x, lambda m, r, c, k: [m.x(r, c), m.index(r, k)], {"power": (64, 128, 512), "prime": (61, 67, 503), "tiny": (7, 5, 11)})
 add("mask+cumsum+gather", lambda x, k, v: v.gather(0, (k.long().cumsum(0) % v.shape[0])) * x, lambda m, r, c, k: [m.x(k), m.mask(k), m.w(r)], {"power": (256, 1, 65536), "prime": (251, 1, 50021)}, layouts=("contiguous", "strided", "offset"))  # fmt: skip
