@@ -11,8 +11,10 @@ import pytest
 import torch
 import torch._dynamo
 from torch import nn
+from torch.nn import functional as F
 from torch_common import Block, compiled, fresh  # noqa: F401 (a fixture)
 
+import thalweg
 import thalweg.torch
 
 torch.set_num_threads(1)
@@ -214,3 +216,27 @@ def test_many_calls_use_no_more_memory():
     for i in range(5000):
         f(torch.randn(4 + i % 17, 64))
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000
+
+
+def test_results_in_another_order_are_written_once():
+    # The kernel that computes a result stores it in the order of PyTorch's strides.
+    images = torch.randn(4, 8, 20, 24).to(memory_format=torch.channels_last)
+    for f, x in ((lambda x: torch.sin(x) + 1, images), (lambda x: x != 0, torch.randn(40, 30).t()), (F.silu, images.bfloat16())):
+        step = compiled(f)
+        for _ in range(3):
+            found = step(x)
+        thalweg._thalweg.torch.finish_searches()
+        before = thalweg.counters()
+        found = step(x)
+        after = thalweg.counters()
+        torch.testing.assert_close(found, f(x))
+        assert found.stride() == f(x).stride()
+        assert after["kernels"] - before["kernels"] == 1
+        assert after["bytes_written"] - before["bytes_written"] == found.numel() * found.element_size()
+
+
+def test_memory_of_pytorch_kernels_is_freed_below_a_call():
+    # PyTorch frees the result, which owns memory of another tensor of PyTorch, without the GIL.
+    step = compiled(lambda x: torch.linalg.qr(x + 1)[1])
+    x = torch.randn(8, 8)
+    assert thalweg.explain(step, x) is not None

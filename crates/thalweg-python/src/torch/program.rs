@@ -13,6 +13,7 @@ use crate::dtype::ArrayDType;
 use crate::error::{failure, run as guarded, run_fallible};
 use crate::handle::{Data, dense_memory};
 use pyo3::exceptions::PyRuntimeError;
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyTuple};
 use std::any::Any;
@@ -21,7 +22,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
-use thalweg::{Device, Error, Generator, MAX_RANK, Tensor, TensorMemory};
+use thalweg::{DType, Device, Error, Generator, MAX_RANK, Tensor, TensorMemory};
 
 /// One operation of a program.
 struct Instruction {
@@ -54,7 +55,32 @@ struct ProgramResult {
     order: Option<Vec<usize>>,
     /// Whether only the backward program reads it, so that it may be a view of an input.
     saved: bool,
+    /// Whether a copy in `order` is recorded, so that the kernel that computes the result stores it in that order. A view of
+    /// other memory may have the order already.
+    copied: bool,
 }
+
+/// Operations whose result is a view of their argument, or the argument.
+const VIEWS: &[&str] = &[
+    "aten.alias.default",
+    "aten.detach.default",
+    "aten.diagonal.default",
+    "aten.expand.default",
+    "aten.permute.default",
+    "aten.select.int",
+    "aten.slice.Tensor",
+    "aten.split.Tensor",
+    "aten.split_with_sizes.default",
+    "aten.squeeze.default",
+    "aten.squeeze.dim",
+    "aten.squeeze.dims",
+    "aten.t.default",
+    "aten.transpose.int",
+    "aten.unbind.int",
+    "aten.unfold.default",
+    "aten.unsqueeze.default",
+    "aten.view.default",
+];
 
 /// Counts of a program's runs.
 #[derive(Default)]
@@ -95,6 +121,19 @@ struct Built {
     registers: usize,
     instructions: Vec<Instruction>,
     results: Vec<ProgramResult>,
+}
+
+impl Built {
+    /// Whether a rule computes a register's value; not so of inputs, views, and results of PyTorch's kernels.
+    fn is_computed(&self, register: usize) -> bool {
+        let Some(instruction) = self.instructions.iter().rev().find(|i| i.results.contains(&register)) else {
+            return false;
+        };
+        match (instruction.name.as_str(), instruction.args.first()) {
+            ("aten.alias.default" | "aten.detach.default", Some(&Arg::Register(from))) => self.is_computed(from),
+            (name, _) => instruction.rule.is_some() && !VIEWS.contains(&name),
+        }
+    }
 }
 
 /// Input's memory: first and last address, to find results that are views of it.
@@ -196,7 +235,7 @@ impl Program {
 
     /// Appends a result.
     fn result(&self, register: usize, order: Option<Vec<usize>>, saved: bool) {
-        self.lock().results.push(ProgramResult { register, order, saved });
+        self.lock().results.push(ProgramResult { register, order, saved, copied: false });
     }
 
     /// Ends the program.
@@ -225,6 +264,11 @@ impl Program {
                 }
             }
             instruction.last_reads = last;
+        }
+        let copied: Vec<bool> =
+            built.results.iter().map(|r| r.order.is_some() && built.is_computed(r.register)).collect();
+        for (result, copied) in built.results.iter_mut().zip(copied) {
+            result.copied = copied;
         }
         let _ = self.finished.set(std::mem::take(&mut *built));
     }
@@ -435,6 +479,12 @@ fn inverse(order: &[usize]) -> Vec<usize> {
     out
 }
 
+/// A copy that is recorded like any operation: the product with 1, which is exact.
+fn recorded_copy(x: &Tensor) -> Tensor {
+    let x = x.detach();
+    if x.dtype() == DType::Bool { (x.cast(DType::U8) * 1).cast(DType::Bool) } else { &x * 1 }
+}
+
 /// The tensor with its dimensions in `order`, and the order that undoes it.
 fn ordered(x: &Tensor, order: Option<&[usize]>) -> (Tensor, Vec<usize>) {
     match order {
@@ -550,15 +600,22 @@ impl Run<'_> {
         self.registers.clear();
         let mut seen: HashMap<usize, usize> = HashMap::new();
         let mut ordered_values = Vec::with_capacity(values.len());
-        for (value, result) in values.iter().zip(results) {
-            ordered_values.push(match value {
-                Value::Tensor(x) => Some(ordered(x, result.order.as_deref())),
-                _ => None,
-            });
+        // A value of which a copy is recorded is not held, so that only the copy is written.
+        let mut others: Vec<Option<Value>> = Vec::with_capacity(values.len());
+        for (value, result) in values.into_iter().zip(results) {
+            let (tensor, other) = match value {
+                Value::Tensor(x) => {
+                    let (x, back) = ordered(&x, result.order.as_deref());
+                    (Some((if result.copied { recorded_copy(&x) } else { x }, back)), None)
+                }
+                other => (None, Some(other)),
+            };
+            ordered_values.push(tensor);
+            others.push(other);
         }
         // The first call computes everything that was recorded.
-        let mut out: Vec<Computed> = Vec::with_capacity(values.len());
-        let mut memories: Vec<Option<TensorMemory>> = Vec::with_capacity(values.len());
+        let mut out: Vec<Computed> = Vec::with_capacity(results.len());
+        let mut memories: Vec<Option<TensorMemory>> = Vec::with_capacity(results.len());
         for value in &ordered_values {
             memories.push(match value {
                 Some((x, _)) => Some(x.memory().map_err(failed)?),
@@ -566,7 +623,7 @@ impl Run<'_> {
             });
         }
         let mut taken: Vec<(usize, usize)> = vec![];
-        for (i, (value, memory)) in values.into_iter().zip(memories).enumerate() {
+        for (i, (other, memory)) in others.into_iter().zip(memories).enumerate() {
             let result = &results[i];
             if let Some(&first) = seen.get(&result.register) {
                 out.push(Computed::Same(first));
@@ -574,7 +631,7 @@ impl Run<'_> {
             }
             seen.insert(result.register, i);
             let (Some(memory), Some((x, back))) = (memory, &ordered_values[i]) else {
-                out.push(Computed::Value(value));
+                out.push(Computed::Value(other.unwrap_or(Value::None)));
                 continue;
             };
             let size = memory.dtype().size();
@@ -630,8 +687,14 @@ struct Owner(Option<Py<PyAny>>);
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        if let Some(object) = self.0.take() {
-            Python::attach(|_| drop(object));
+        let Some(object) = self.0.take() else { return };
+        // PyTorch releases the GIL while it frees a storage, which may own memory of Thalweg and so this. Below a call of
+        // ours `Python::attach` would believe that the thread still has the GIL; the interpreter knows.
+        // SAFETY: the state is released on the thread that took it, and the reference is owned.
+        unsafe {
+            let state = ffi::PyGILState_Ensure();
+            ffi::Py_DECREF(object.into_ptr());
+            ffi::PyGILState_Release(state);
         }
     }
 }
