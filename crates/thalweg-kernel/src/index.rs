@@ -7,6 +7,7 @@
 
 mod border;
 mod compose;
+mod repeat;
 mod shift;
 
 use crate::dims;
@@ -268,6 +269,9 @@ impl IndexMap {
     ///
     /// Positions are relative to `origin`, for sources of more than 2³¹ elements.
     pub fn fill(&self, start: usize, origin: i64, out: &mut [i32]) {
+        if self.fill_repeating(start, origin, out) {
+            return;
+        }
         let (top, below) = self.levels.split_last().expect("a map has a level");
         let below = IndexMap { levels: below.iter().cloned().collect() };
         let shape = top.view.shape;

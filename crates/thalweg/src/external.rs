@@ -229,11 +229,24 @@ impl Tensor {
         let (low, high) = View::new(shape, strides, 0).reach().map_or((0, -1), |reach| reach);
         // SAFETY: the caller says that the element at the lowest index is in memory.
         let start = unsafe { address.offset(low * size as isize) };
-        // SAFETY: the memory reaches from the lowest to the highest element, by the caller's contract.
-        let buffer = unsafe { Allocation::external(start, (high - low + 1) as usize * size, owner) };
-        Tensor::of(Value::stored(device.0, Storage { buffer, view: View::new(shape, strides, -low) }, dtype))
+        // Kernels of a GPU rely on buffers that begin at such addresses, as all allocations there do, and read several
+        // elements at a time where a view's offset allows it.
+        let before = match device.0.device().throughput() {
+            Some(_) => start.as_ptr().addr() % GPU_ALIGNMENT,
+            None => 0,
+        };
+        let start = NonNull::new(start.as_ptr().wrapping_sub(before)).expect("an allocation does not begin at 0");
+        let bytes = before + (high - low + 1) as usize * size;
+        // SAFETY: the memory reaches from the lowest to the highest element, by the caller's contract. What is before
+        // the lowest belongs to the same allocation; no view reaches it.
+        let buffer = unsafe { Allocation::external(start, bytes, owner) };
+        let view = View::new(shape, strides, (before / size) as isize - low);
+        Tensor::of(Value::stored(device.0, Storage { buffer, view }, dtype))
     }
 }
+
+/// Alignment in bytes of the allocations of a GPU, the most that kernels rely on.
+const GPU_ALIGNMENT: usize = 256;
 
 #[cfg(test)]
 mod tests {

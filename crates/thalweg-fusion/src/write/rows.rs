@@ -231,7 +231,7 @@ pub(crate) fn lay_out(
         for n in 0..maps.len() {
             body.accesses[n].per_row = per_row(body, &d, n);
         }
-        let orientation = orientation(body, &views, &d);
+        let orientation = orientation(body, &views, &d, ix.seg.mode.parts_rows());
         (d, orientation)
     };
     let (d, orientation) = if is_free(ix, &body) {
@@ -322,8 +322,22 @@ pub(crate) fn lay_out_tiled(
     (Kernel::Rows { body, orientation: Orientation::InnerAxis }, tiles)
 }
 
-/// Orientation of a row kernel: inner-axis or outer-axis, whichever makes more accesses contiguous.
-fn orientation(body: &Body, views: &[Option<View>], d: &Dims) -> Orientation {
+/// Maximum work, in points, of a matrix of rows that is folded row by row although the rows are its columns:
+/// setting up an outer-axis strip takes as long. (A row counts as fifty points, since the lanes of its sum are added up.)
+const NARROW_MATRIX: usize = 1000;
+
+/// Whether the rows are the columns of many small matrices (`[20000, 11, 3]` folded over the middle axis), and only their
+/// folds are stored.
+fn are_narrow(body: &Body, d: &Dims) -> bool {
+    let columns = d.dims[d.kept - 1].0;
+    let matrices: usize = d.dims[..d.kept - 1].iter().map(|d| d.0).product();
+    let folds = body.scans.is_empty() && body.stores.iter().all(|s| body.accesses[s.access as usize].per_row);
+    folds && matrices > columns && columns * (50 + d.row()) <= NARROW_MATRIX
+}
+
+/// Orientation of a row kernel: inner-axis or outer-axis, whichever makes more accesses contiguous. On a device that
+/// calls code for each strip (`by_strips`), small matrices of rows are inner-axis.
+fn orientation(body: &Body, views: &[Option<View>], d: &Dims, by_strips: bool) -> Orientation {
     let sorts = body.scans.iter().any(|s| matches!(s.op, ScanOp::Sort | ScanOp::Argsort));
     let combines = body.stores.iter().any(|s| s.combine.is_some());
     if d.kept == 0 || sorts || combines || d.by_map.contains(&true) {
@@ -341,6 +355,8 @@ fn orientation(body: &Body, views: &[Option<View>], d: &Dims) -> Orientation {
         let long = d.row() <= 4 * least && d.dims[column].0 >= 4 * least;
         let short = !TUNABLES.min_row.reached_by(d.dims[run].0) && long;
         if short { Orientation::OuterAxis } else { Orientation::InnerAxis }
+    } else if by_strips && are_narrow(body, d) {
+        Orientation::InnerAxis
     } else {
         Orientation::OuterAxis
     }

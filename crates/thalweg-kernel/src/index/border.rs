@@ -139,7 +139,10 @@ impl Positions {
     /// As [`IndexMap::fill`], without a division per dimension, level and point if the positions are strided.
     pub fn fill(&self, start: usize, origin: i64, out: &mut [i32]) {
         match &self.strided {
-            Some((shape, strided)) => strided.fill(*shape, start, origin, out),
+            Some((shape, strided)) if !self.map.fill_repeating(start, origin, out) => {
+                strided.fill(*shape, start, origin, out);
+            }
+            Some(_) => {}
             None => self.map.fill(start, origin, out),
         }
     }

@@ -76,6 +76,30 @@ fn unsigned_integers_are_those_of_rust() {
     thalweg::set_default_device(before);
 }
 
+/// Other libraries pass views of their tensors. Kernels read several elements at a time only from addresses that allow
+/// it, which they tell by the offset in a buffer. (`THALWEG_EMULATE_SANITIZE` stops at any other address.)
+#[test]
+fn memory_of_another_library_begins_anywhere() {
+    let numbers: Vec<f32> = (0..80).map(|i| i as f32).collect();
+    let owner = tensor(&numbers).memory().unwrap();
+    owner.wait().unwrap();
+    for first in [0, 1, 2, 3, 7] {
+        let address = owner.address().cast_mut().wrapping_add(4 * first);
+        let address = std::ptr::NonNull::new(address).unwrap();
+        // SAFETY: 64 of the 80 numbers, which the owner keeps and nobody writes.
+        let x = unsafe { Tensor::from_memory(address, [8, 8], &[8, 1], DType::F32, emulated(), owner.clone()) };
+        let memory = x.memory().unwrap();
+        assert_eq!(memory.address(), address.as_ptr().cast_const());
+        let want = |f: &dyn Fn(f32) -> f32| numbers[first..first + 64].iter().map(|&v| f(v)).collect::<Vec<_>>();
+        assert_eq!(values(&(&x * 2.0 + 1.0)), want(&|v| v * 2.0 + 1.0));
+        let sums: Vec<f32> = numbers[first..first + 64].chunks(8).map(|row| row.iter().sum()).collect();
+        assert_eq!(values(&x.sum(1)), sums);
+        assert_eq!(values(&x.matmul(&Tensor::eye(8).to_device(emulated()).unwrap())), want(&|v| v));
+        // What a layout says of alignment is the offset in an aligned buffer.
+        assert_eq!(x.slice((1.., ..)).memory().unwrap().address(), address.as_ptr().cast_const().wrapping_add(32));
+    }
+}
+
 #[test]
 fn selections_are_those_of_one_kernel_an_operation() {
     let before = thalweg::set_default_device(Some(emulated()));
