@@ -196,6 +196,7 @@ fn mask(lines: std::ops::Range<usize>, vector: usize, lanes: usize) -> u32 {
 }
 
 #[cfg(target_arch = "x86_64")]
+#[allow(clippy::needless_range_loop, reason = "iterators are not inlined into functions with target features")]
 pub(super) mod x86 {
     use super::{Form, Lanes, Vectors, mask};
     use std::arch::x86_64::*;
@@ -225,26 +226,29 @@ pub(super) mod x86 {
         }
     }
 
-    /// Loads of one vector: their offsets, and the number of the first mask of tap 0, and of masks of a tap.
+    /// Loads of one vector. Loops over them are written with numbers: iterators are not inlined into functions with target
+    /// features.
+    #[derive(Clone, Copy)]
     struct Loads<'a> {
         offsets: &'a [isize],
         masks: &'a [Lanes],
-        vector: usize,
-        count: usize,
-        each: usize,
+        /// Number of the first mask of tap 0, and of masks of a tap.
+        start: usize,
+        stride: usize,
     }
 
     impl<'a> Loads<'a> {
         #[inline(always)]
         fn new(v: &'a Vectors, vector: usize, count: usize, each: usize) -> Loads<'a> {
-            Loads { offsets: &v.offsets[vector * each..(vector + 1) * each], masks: &v.masks, vector, count, each }
+            let offsets = &v.offsets[vector * each..(vector + 1) * each];
+            Loads { offsets, masks: &v.masks, start: vector * each, stride: count * each }
         }
 
-        /// Offset and masks of each load for terms of a tap.
+        /// Masks of the loads for terms of a tap.
         #[inline(always)]
-        fn of_tap(&self, tap: usize) -> impl Iterator<Item = (isize, Lanes)> {
-            let start = (tap * self.count + self.vector) * self.each;
-            self.offsets.iter().copied().zip(self.masks[start..start + self.each].iter().copied())
+        fn of_tap(&self, tap: usize) -> &'a [Lanes] {
+            let start = self.start + tap * self.stride;
+            &self.masks[start..start + self.offsets.len()]
         }
 
         /// Address that the next panel reads for a term: it begins where this one ends. The hardware prefetcher does not
@@ -257,7 +261,7 @@ pub(super) mod x86 {
 
     #[inline(always)]
     fn tap_of(taps: &[u32], number: usize) -> usize {
-        taps.get(number).map_or(0, |&tap| tap as usize)
+        if number < taps.len() { taps[number] as usize } else { 0 }
     }
 
     /// Composes a vector of 2-byte elements of one term.
@@ -266,16 +270,18 @@ pub(super) mod x86 {
     /// As for [`fill`].
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw")]
-    unsafe fn halves<const STEP: usize>(
+    unsafe fn halves<const STEP: usize, const EACH: usize>(
         from: *const i16,
-        loads: &Loads<'_>,
+        loads: Loads<'_>,
         tap: usize,
         around: __m512i,
         even: __m512i,
     ) -> __m512i {
         let mut x = around;
-        for (offset, Lanes { own, pair }) in loads.of_tap(tap) {
-            let from = from.wrapping_offset(offset);
+        let (masks, each) = (loads.of_tap(tap), if EACH == 0 { loads.offsets.len() } else { EACH });
+        for load in 0..each {
+            let Lanes { own, pair } = masks[load];
+            let from = from.wrapping_offset(loads.offsets[load]);
             // SAFETY: the caller's promise for the lanes of the mask; other lanes are not read.
             x = unsafe {
                 if STEP == 1 {
@@ -291,12 +297,21 @@ pub(super) mod x86 {
     }
 
     /// Numbers of the even lanes of two vectors of 2-byte elements.
+    static EVEN: [i16; 32] = {
+        let (mut numbers, mut i) = ([0; 32], 0);
+        while i < 32 {
+            numbers[i] = 2 * i as i16;
+            i += 1;
+        }
+        numbers
+    };
+
+    /// Numbers of the even lanes of two vectors of 2-byte elements.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw")]
     pub(in crate::gemm::grid) fn even_halves() -> __m512i {
-        let numbers: [i16; 32] = std::array::from_fn(|i| 2 * i as i16);
         // SAFETY: the array is as large as a vector.
-        unsafe { _mm512_loadu_si512(numbers.as_ptr().cast()) }
+        unsafe { _mm512_loadu_si512(EVEN.as_ptr().cast()) }
     }
 
     /// Stores the lanes of a mask; whole vectors are stored without it, and nothing if it is empty.
@@ -339,12 +354,14 @@ pub(super) mod x86 {
             let around = _mm512_maskz_set1_epi16(mask(0..v.width, vector, 32), outside);
             let room = mask(0..v.room, vector, 32);
             let loads = Loads::new(v, vector, count, each);
-            for (number, &term) in terms.iter().enumerate() {
+            for number in 0..terms.len() {
+                let term = terms[number];
                 _mm_prefetch::<_MM_HINT_T0>(loads.next(first, term, v.room * STEP));
                 let at = number * v.room + vector * 32;
                 // SAFETY: the caller's promise; the panel has space for its lines.
                 unsafe {
-                    let x = halves::<STEP>(first.wrapping_offset(term), &loads, tap_of(taps, number), around, even);
+                    let x =
+                        halves::<STEP, EACH>(first.wrapping_offset(term), loads, tap_of(taps, number), around, even);
                     if TO == AS_IS {
                         _mm512_mask_storeu_epi16(to.cast::<i16>().wrapping_add(at), room, x);
                         continue;
@@ -385,15 +402,17 @@ pub(super) mod x86 {
             let (low, high) = (room as u16, (room >> 16) as u16);
             let loads = Loads::new(v, vector, count, each);
             let mut to = to.wrapping_add(vector * 32);
-            for number in (0..terms.len()).step_by(2) {
-                let term = |number: usize| {
-                    _mm_prefetch::<_MM_HINT_T0>(loads.next(first, terms[number], v.room * STEP));
-                    let from = first.wrapping_offset(terms[number]);
+            let mut number = 0;
+            while number < terms.len() {
+                let mut both = [_mm512_setzero_si512(); 2];
+                for side in 0..2.min(terms.len() - number) {
+                    let term = terms[number + side];
+                    _mm_prefetch::<_MM_HINT_T0>(loads.next(first, term, v.room * STEP));
+                    let (from, tap) = (first.wrapping_offset(term), tap_of(taps, number + side));
                     // SAFETY: the caller's promise.
-                    unsafe { halves::<STEP>(from, &loads, tap_of(taps, number), around, even) }
-                };
-                let x = term(number);
-                let y = if number + 1 < terms.len() { term(number + 1) } else { _mm512_setzero_si512() };
+                    both[side] = unsafe { halves::<STEP, EACH>(from, loads, tap, around, even) };
+                }
+                let [x, y] = both;
                 let (x, y) = (_mm512_permutexvar_epi64(order, x), _mm512_permutexvar_epi64(order, y));
                 // SAFETY: the panel has space for its lines.
                 unsafe {
@@ -401,6 +420,7 @@ pub(super) mod x86 {
                     store(to.wrapping_add(16), high, _mm512_unpackhi_epi16(x, y));
                 }
                 to = to.wrapping_add(v.room);
+                number += 2;
             }
         }
     }
@@ -429,11 +449,13 @@ pub(super) mod x86 {
                     let room = mask(0..v.room, vector, $lanes) as $mask;
                     let loads = Loads::new(v, vector, count, each);
                     let to = to.wrapping_add(vector * $lanes);
-                    for (number, &term) in terms.iter().enumerate() {
-                        let mut x = around;
+                    for number in 0..terms.len() {
+                        let (mut x, term) = (around, terms[number]);
                         _mm_prefetch::<_MM_HINT_T0>(loads.next(first, term, v.room * STEP));
-                        for (offset, Lanes { own, pair }) in loads.of_tap(tap_of(taps, number)) {
-                            let from = first.wrapping_offset(term + offset);
+                        let masks = loads.of_tap(tap_of(taps, number));
+                        for load in 0..each {
+                            let Lanes { own, pair } = masks[load];
+                            let from = first.wrapping_offset(term + loads.offsets[load]);
                             // SAFETY: the caller's promise for the lanes of the mask; other lanes are not read.
                             x = unsafe {
                                 if STEP == 1 {

@@ -26,9 +26,6 @@ use std::ops::Range;
 use terms::{Terms, inner};
 use thalweg_ir::DType;
 
-/// Number of adjacent lines from which a panel is copied line by line even if runs of terms are longer.
-const LONG_RUN: usize = 16;
-
 /// Memory layout of a matrix operand that a body only copies. Strides are in elements.
 #[derive(Debug)]
 pub struct Grid {
@@ -76,7 +73,7 @@ impl Grid {
     fn packs_rows<S: Scheme>(&self) -> bool {
         let (lines, terms) = (inner(&self.lines), inner(&self.terms));
         let masked = Form::of::<S>(lines.1).is_some() && TUNABLES.max_masked_taps.admits(self.taps());
-        let lines_run = (masked || lines.1 == 1) && (lines.0 >= LONG_RUN || lines.0 >= terms.0);
+        let lines_run = (masked || lines.1 == 1) && (lines.0 >= terms.0 || TUNABLES.min_line_run.reached_by(lines.0));
         !lines_run && terms.0 > 1 && (terms.1.unsigned_abs() <= 2 || !masked)
     }
 

@@ -94,7 +94,7 @@ impl<'a, T: Number> Panel<'a, T> {
         let step = |l: &Limit| l.lines.last().copied().unwrap_or(0);
         for tap in self.terms.reaches.chunks_exact(limits.len()) {
             for (s, at) in self.runs.iter().zip(self.at.chunks_exact(limits.len())) {
-                let r = within(limits, at.iter().zip(tap).map(|(a, b)| a + b), step, s.count);
+                let r = within(limits, |i| at[i] + tap[i], step, s.count);
                 self.inside.push((r.start as u32, r.end as u32));
             }
         }

@@ -137,13 +137,16 @@ impl<T: Number> Line<'_, T> {
     /// range of these inside the limits.
     #[inline(always)]
     fn runs(&self, mut copy: impl FnMut(*const T, usize, usize, Range<usize>)) {
-        let (limits, reaches) = (&self.grid.limits[..], &self.chunk.reaches[..]);
-        let step = |l: &Limit| l.terms.last().copied().unwrap_or(0);
-        for (n, run) in self.chunk.runs.iter().enumerate() {
-            let reach = &reaches[n * limits.len()..(n + 1) * limits.len()];
-            let at = self.at.iter().zip(reach).map(|(at, reach)| at + reach);
+        let (limits, reaches, runs) = (&self.grid.limits[..], &self.chunk.reaches[..], &self.chunk.runs[..]);
+        // Innermost step of each limit.
+        let step = |l: &Limit| if l.terms.is_empty() { 0 } else { l.terms[l.terms.len() - 1] };
+        let mut n = 0;
+        while n < runs.len() {
+            let (run, reach) = (&runs[n], &reaches[n * limits.len()..(n + 1) * limits.len()]);
+            let at = |i: usize| self.at[i] + reach[i];
             let inside = if limits.is_empty() { 0..run.count } else { within(limits, at, step, run.count) };
             copy(self.first.wrapping_offset(run.offset), run.place, run.count, inside);
+            n += 1;
         }
     }
 
@@ -213,7 +216,8 @@ mod x86 {
                 let even = $even;
                 line.runs(|from, place, count, inside| {
                     let (from, to) = (from.cast::<$t>(), row.wrapping_add(place).cast::<$t>());
-                    for at in (0..count).step_by($lanes) {
+                    let mut at = 0;
+                    while at < count {
                         let own = mask(inside.start, inside.end, at, $lanes) as $mask;
                         let from = from.wrapping_add(at * STEP);
                         // SAFETY: the caller's promise: elements inside the limits are readable, others are not read.
@@ -231,6 +235,7 @@ mod x86 {
                             };
                             _mm512_storeu_si512(to.wrapping_add(at).cast(), x);
                         }
+                        at += $lanes;
                     }
                 });
             }

@@ -124,17 +124,20 @@ impl Terms {
     }
 }
 
-/// Range of the elements `0..count` that are inside all limits; the coordinates start at `at` and advance by `steps`
-/// from element to element. Such elements are always contiguous.
-#[inline]
+/// Range of the elements `0..count` that are inside all limits; the coordinate of limit `i` starts at `at(i)` and
+/// advances by `steps` from element to element. Such elements are always contiguous.
+#[inline(always)]
 pub(super) fn within(
     limits: &[Limit],
-    at: impl Iterator<Item = i64>,
+    at: impl Fn(usize) -> i64,
     steps: impl Fn(&Limit) -> i64,
     count: usize,
 ) -> Range<usize> {
-    let (mut start, mut end) = (0, count as i64);
-    for (limit, at) in limits.iter().zip(at) {
+    let (mut start, mut end, mut i) = (0, count as i64, 0);
+    // Numbers, not iterators, which are not inlined into functions with target features.
+    while i < limits.len() {
+        let (limit, at) = (&limits[i], at(i));
+        i += 1;
         let (lo, hi) = (limit.valid.0 - at, limit.valid.1 - at);
         let (first, last) = match steps(limit) {
             0 if lo <= 0 && hi > 0 => continue,

@@ -144,7 +144,7 @@ fn what_is_inside_follows_one_another() {
     ] {
         let limit = Limit { first: vec![], lines: vec![], terms: vec![], valid: (lo, hi) };
         let want: Vec<usize> = (0..count).filter(|&i| (lo..hi).contains(&(at + i as i64 * step))).collect();
-        let got: Vec<usize> = within(&[limit], [at].into_iter(), |_| step, count).collect();
+        let got: Vec<usize> = within(&[limit], |_| at, |_| step, count).collect();
         assert_eq!(got, want, "{lo}..{hi} from {at} by {step}");
     }
 }
