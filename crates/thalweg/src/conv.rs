@@ -9,7 +9,8 @@
 use crate::record::{check_alike, widened, wrong_dtype};
 use crate::sweep::{Each, Padding, Sweep, joined, samples, unsampled};
 use crate::tunable::TUNABLES;
-use crate::{Backward, DType, Device, Scalar, Tensor, custom_grad};
+use crate::{Backward, DType, Scalar, Tensor, custom_grad};
+use thalweg_kernel::Contracts;
 
 /// Options of a convolution. Defaults: stride 1, no padding, no dilation, one group.
 ///
@@ -233,10 +234,15 @@ fn conv<const N: usize>(
     unsampled(biased(sums, bias, 1).reshaped(out), added)
 }
 
+/// Whether the tensor's device packs windows of any steps from memory at the speed of contiguous ones: a CPU.
+fn packs_windows(x: &Tensor) -> bool {
+    x.device().0.device().contracts() == Contracts::Rows
+}
+
 /// Whether a convolution has a gradient of its own. With a stride above 1 it is a transposed convolution by residue
 /// classes, whose products a GPU has not been measured with.
 fn has_own_gradient<const N: usize>(x: &Tensor, stride: [usize; N]) -> bool {
-    stride == [1; N] || x.device() == Device::cpu()
+    stride == [1; N] || packs_windows(x)
 }
 
 /// Options of the transposed convolution that computes the gradient of a convolution's input.
@@ -335,7 +341,7 @@ fn conv_transpose<const N: usize>(
     // The result has as many windows as the input has elements, unless more elements were added than a stride.
     let whole = (0..N).all(|i| output_padding[i] < stride[i]);
     let tracked = x.is_tracked() || weight.is_tracked();
-    let sums = if tracked && x.numel() > 0 && whole && x.device() == Device::cpu() {
+    let sums = if tracked && x.numel() > 0 && whole && packs_windows(&x) {
         let backward = move |Backward { inputs: (x, w), gradients: dy, .. }: Backward<(Tensor, Tensor), Tensor>| {
             let dy = dy.reshaped(shape);
             let options = Conv { stride, padding: Padding::Explicit(padding), dilation, groups };
@@ -384,7 +390,7 @@ impl<const N: usize> Transposed<N> {
         let aligned =
             (0..N).all(|i| self.before[i].is_multiple_of(self.stride[i]) && self.out[i].is_multiple_of(self.stride[i]));
         let joint = !self.is_depthwise(x, weight)
-            && (x.device() != Device::cpu()
+            && (!packs_windows(x)
                 || self.stride != [1; N] && exact && (aligned || TUNABLES.max_joint_rows.admits(rows)));
         if joint { self.jointly(name, x, weight) } else { self.by_residues(name, x, weight) }
     }

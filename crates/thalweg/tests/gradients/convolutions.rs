@@ -1,7 +1,6 @@
 //! Convolutions and transposed convolutions with all combinations of options, against differences.
 
 use crate::differences::{check, numbers};
-use thalweg::prelude::*;
 use thalweg::{Conv, ConvTranspose};
 
 /// Stride, dilation, padding, kernel and groups of one axis.
