@@ -71,6 +71,9 @@ thalweg_ir::tunables! {
         /// Maximum number of taps of a convolution (9 for a 3×3 window) for which packing computes, in advance for each
         /// tap, the lane masks of elements outside the input.
         max_masked_taps: 64, in 0..=64,
+        /// Minimum length of runs of lines (the windows of a row of an image) from which panels are copied line by line
+        /// even if runs of terms are longer. Panels of shorter runs are gathered from runs of terms and transposed.
+        min_line_run: 16, in 1..=16,
         /// Maximum row stride, in bytes, of a GEMM operand A that is read in place instead of packed: a block of its
         /// rows is on few pages and stays in the second-level cache.
         max_direct_stride: 2 << 10, in 0..=256,

@@ -12,7 +12,7 @@ use crate::program::Program;
 use crate::tuning;
 use fastrand::Rng;
 use thalweg::prelude::*;
-use thalweg::{Complex, Conv, Histogram, Indexing, Pool, QuantileMethod, raw};
+use thalweg::{Complex, Conv, ConvTranspose, Histogram, Indexing, Pool, QuantileMethod, raw};
 use thalweg_ir::Shape;
 
 /// Number of recorded operations at which other plans are no longer tried: searching for them takes many times as long.
@@ -321,6 +321,39 @@ const CHOOSING: &[Function] = &[
             let weight = c.filled([channels, channels / groups, taps]).sin();
             let x = c.filled([samples, channels, n]);
             all.push(x.conv1d(&weight, None, Conv::default().groups(groups).stride(stride)).sum(..));
+        }
+        all
+    }),
+    ("gradients of conv", Floats, |c| {
+        // Strided, dilated and grouped convolutions and their transposes, with the gradients of input and weights.
+        let mut all = vec![];
+        for transposed in [false, true] {
+            let groups = c.rng.usize(1..4);
+            let (inner, each) = (groups * c.rng.usize(1..4), c.rng.usize(1..20));
+            let (kernel, stride) = (c.rng.usize(1..5), c.rng.usize(1..4));
+            let (dilation, border) = (c.rng.usize(1..3), c.rng.usize(0..3));
+            let (samples, rows) = (c.rng.usize(1..3), 2 * kernel + c.rng.usize(1..4));
+            let columns = 2 * kernel + c.rng.usize(1..30);
+            let x = c.filled([samples, inner, rows, columns]);
+            let weights = match transposed {
+                true => c.filled([inner, each, kernel, kernel]),
+                false => c.filled([groups * each, inner / groups, kernel, kernel]),
+            };
+            let (weights, border) = (weights.sin(), border.min(kernel / 2));
+            let apply = |x: &Tensor, w: &Tensor| match transposed {
+                true => {
+                    let options = ConvTranspose::default().stride(stride).dilation(dilation).groups(groups);
+                    x.conv_transpose2d(w, None, options.padding(border))
+                }
+                false => {
+                    let options = Conv::default().stride(stride).dilation(dilation).groups(groups);
+                    x.conv2d(w, None, options.padding(border))
+                }
+            };
+            let (y, pull) = thalweg::vjp(|(x, w): (Tensor, Tensor)| apply(&x, &w), (&x, &weights));
+            let dy = c.filled([y.numel()]).reshape(*y.shape()).cos();
+            let (dx, dw) = pull(&dy);
+            all.extend([y, dx, dw]);
         }
         all
     }),

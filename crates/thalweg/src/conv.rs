@@ -10,6 +10,7 @@ use crate::record::{check_alike, widened, wrong_dtype};
 use crate::sweep::{Each, Padding, Sweep, joined, samples, unsampled};
 use crate::tunable::TUNABLES;
 use crate::{Backward, DType, Scalar, Tensor, custom_grad};
+use thalweg_kernel::Contracts;
 
 /// Options of a convolution. Defaults: stride 1, no padding, no dilation, one group.
 ///
@@ -144,9 +145,14 @@ fn check_bias(name: &str, bias: Option<&Tensor>, weight: &Tensor, channels: usiz
 /// `[samples, groups·out, windows]`.
 #[track_caller]
 fn products<const N: usize>(x: &Tensor, weight: &Tensor, sweep: &Sweep<N>) -> Tensor {
-    let (n, groups, outer) = (x.dims()[0], weight.dims()[0], weight.dims()[1]);
+    products_of(weight, sweep.windows(x), sweep)
+}
+
+/// Like [`products`], of windows `[samples, in, kernel…, windows…]`.
+#[track_caller]
+fn products_of<const N: usize>(weight: &Tensor, windows: Tensor, sweep: &Sweep<N>) -> Tensor {
+    let (n, groups, outer) = (windows.dims()[0], weight.dims()[0], weight.dims()[1]);
     let (terms, points) = (weight.dims()[2], sweep.out.iter().product::<usize>());
-    let windows = sweep.windows(x);
     if groups == 1 && n > 1 && !TUNABLES.min_windows_of_sample.reached_by(points) {
         // Windows of all samples become the columns of one matrix, for a single product.
         let rank = windows.rank();
@@ -187,18 +193,38 @@ fn conv<const N: usize>(
     let out = joined(&[n, outer], &sweep.out);
     let taps: usize = kernel.iter().product();
     if groups > 1 && inner == 1 && TUNABLES.max_depthwise_taps.admits(taps) {
-        let padded = sweep.padded(&x, Scalar::Int(0));
-        return unsampled(depthwise(&padded, weight, bias, &sweep).reshaped(out), added);
+        let padded = move |x: &Tensor| sweep.padded(x, Scalar::Int(0));
+        // The derived gradient of the input adds a padded tensor for each element of a window.
+        if !(x.is_tracked() && outer == channels && x.numel() > 0 && has_own_gradient(&x, stride)) {
+            return unsampled(depthwise(&padded(&x), weight, bias, &sweep).reshaped(out), added);
+        }
+        let way = transpose_of(&x, &sweep, groups);
+        let backward = move |Backward { inputs: (x, w), gradients: dy, .. }: Backward<(Tensor, Tensor), Tensor>| {
+            let (dy, wide) = (dy.reshaped(out), widened(&padded(&x)));
+            let axes: Vec<usize> = (0..N + 2).filter(|&i| i != 1).collect();
+            let of_tap = |at| (sweep.element(&wide, at) * widened(&dy)).sum(&axes);
+            let of_weights: Vec<Tensor> = sweep.positions().map(of_tap).collect();
+            let dw = Tensor::stack(&of_weights, 1).reshaped(*w.shape()).cast(w.dtype());
+            (conv_transpose::<N>(name, &dy, &w, None, way), dw)
+        };
+        let of = |(x, w): (Tensor, Tensor)| depthwise(&padded(&x), &w, None, &sweep).reshaped(out);
+        return match bias {
+            // The bias is added before the sum is rounded.
+            Some(_) if matches!(x.dtype(), DType::BF16 | DType::F16) => {
+                unsampled(depthwise(&padded(&x), weight, bias, &sweep).reshaped(out), added)
+            }
+            _ => unsampled(biased(custom_grad((&x, weight), of, backward), bias, N), added),
+        };
     }
     let of = move |x: &Tensor, weight: &Tensor| {
         let weight = weight.reshape([groups, outer / groups, inner * taps]);
         products(&sweep.padded(x, Scalar::Int(0)), &weight, &sweep)
     };
     let tracked = x.is_tracked() || weight.is_tracked();
-    let sums = if stride == [1; N] && tracked && x.numel() > 0 {
+    let sums = if tracked && x.numel() > 0 && has_own_gradient(&x, stride) {
+        let way = transpose_of(&x, &sweep, groups);
         let backward = move |Backward { inputs: (x, w), gradients: dy, .. }: Backward<(Tensor, Tensor), Tensor>| {
             let dy = dy.reshaped(out);
-            let way = ConvTranspose { stride, padding: sweep.pads, output_padding: [0; N], dilation, groups };
             (conv_transpose::<N>(name, &dy, &w, None, way), of_weights(&x, &dy, &sweep, groups).reshape(*w.shape()))
         };
         custom_grad((&x, weight), |(x, w)| of(&x, &w), backward)
@@ -206,6 +232,27 @@ fn conv<const N: usize>(
         of(&x, weight)
     };
     unsampled(biased(sums, bias, 1).reshaped(out), added)
+}
+
+/// Whether the tensor's device packs windows of any steps from memory at the speed of contiguous ones: a CPU.
+fn packs_windows(x: &Tensor) -> bool {
+    x.device().0.device().contracts() == Contracts::Rows
+}
+
+/// Whether a convolution has a gradient of its own. With a stride above 1 it is a transposed convolution by residue
+/// classes, whose products a GPU has not been measured with.
+fn has_own_gradient<const N: usize>(x: &Tensor, stride: [usize; N]) -> bool {
+    stride == [1; N] || packs_windows(x)
+}
+
+/// Options of the transposed convolution that computes the gradient of a convolution's input.
+fn transpose_of<const N: usize>(x: &Tensor, sweep: &Sweep<N>, groups: usize) -> ConvTranspose<N> {
+    let Sweep { stride, pads, dilation, .. } = *sweep;
+    // Elements after the last window are in none.
+    let output_padding = std::array::from_fn(|i| {
+        x.dims()[2 + i] + pads[i].0 + pads[i].1 - (sweep.out[i] - 1) * stride[i] - sweep.span(i)
+    });
+    ConvTranspose { stride, padding: pads, output_padding, dilation, groups }
 }
 
 /// The gradient of a convolution's weights, `[groups, out, in·kernel]`: the sum over all windows of all samples of the
@@ -253,7 +300,7 @@ fn depthwise<const N: usize>(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>,
 
 #[track_caller]
 fn conv_transpose<const N: usize>(
-    name: &str,
+    name: &'static str,
     x: &Tensor,
     weight: &Tensor,
     bias: Option<&Tensor>,
@@ -276,50 +323,219 @@ fn conv_transpose<const N: usize>(
     if kernel.contains(&0) || stride.contains(&0) || dilation.contains(&0) {
         panic!("{name}: kernel {kernel:?}, stride {stride:?} and dilation {dilation:?} must be above 0");
     }
-    // Element s·q + r of the result is the sum of w[r + s·j]·x[q - j] over j: for each r of 0..s, a convolution with
-    // every s-th weight. They are one product with s times the rows, whose results are interleaved with stride s.
-    let (mut taps, mut first, mut count, mut out) = ([0; N], [0; N], [0; N], [0; N]);
-    let (mut weight, mut seen) = (weight.clone(), [(0, 0); N]);
+    let mut out = [0; N];
     for i in 0..N {
         let (s, d, size) = (stride[i], dilation[i], x.dims()[2 + i]);
         let (before, after) = padding[i];
-        let span = d * (kernel[i] - 1) + 1;
         if output_padding[i] >= s.max(d) {
             panic!("{name}: output padding {output_padding:?} is not below stride {stride:?} or dilation {dilation:?}");
         }
-        let all = if size == 0 { 0 } else { (size - 1) * s + span + output_padding[i] };
+        let all = if size == 0 { 0 } else { (size - 1) * s + d * (kernel[i] - 1) + 1 + output_padding[i] };
         let Some(inside) = all.checked_sub(before + after).filter(|&o| o > 0) else {
             panic!("{name}: padding {padding:?} leaves nothing of axis {} of {}", i + 2, x.shape());
         };
-        // With a stride of 1 the windows are dilated, else the weights, because each result uses only some of them.
-        let (tapped, reach) = if s == 1 { (kernel[i], span - 1) } else { (span.div_ceil(s), span.div_ceil(s) - 1) };
-        if s > 1 {
-            weight = weight.dilated(2 + i, d).padded_to(2 + i, tapped * s);
+        out[i] = inside;
+    }
+    let shape = joined(&[n, each * groups], &out);
+    let transposed = Transposed { stride, dilation, before: padding.map(|p| p.0), kernel, groups, out };
+    // The result has as many windows as the input has elements, unless more elements were added than a stride.
+    let whole = (0..N).all(|i| output_padding[i] < stride[i]);
+    let tracked = x.is_tracked() || weight.is_tracked();
+    let sums = if tracked && x.numel() > 0 && whole && packs_windows(&x) {
+        let backward = move |Backward { inputs: (x, w), gradients: dy, .. }: Backward<(Tensor, Tensor), Tensor>| {
+            let dy = dy.reshaped(shape);
+            let options = Conv { stride, padding: Padding::Explicit(padding), dilation, groups };
+            let sweep = Sweep::new(name, &dy, kernel, (stride, dilation), options.padding);
+            (conv::<N>(name, &dy, &w, None, options), of_weights(&dy, &x, &sweep, groups).reshape(*w.shape()))
+        };
+        custom_grad((&x, weight), move |(x, w)| transposed.of(name, &x, &w), backward)
+    } else {
+        transposed.of(name, &x, weight)
+    };
+    unsampled(biased(sums.reshaped(shape), bias, N), added)
+}
+
+/// Geometry of a transposed convolution.
+#[derive(Clone, Copy)]
+struct Transposed<const N: usize> {
+    stride: [usize; N],
+    dilation: [usize; N],
+    /// Number of elements cut off before each axis of the result.
+    before: [usize; N],
+    kernel: [usize; N],
+    groups: usize,
+    /// Sizes of the result.
+    out: [usize; N],
+}
+
+/// Part of a transposed convolution along an axis that computes the elements `class`, `class + stride`, … of the result:
+/// a convolution of stride 1 with every `every`-th weight from `first` on. Its windows have `taps` elements,
+/// `dilation` apart; weight `first` meets element `start`, the next one the element `dilation` before it.
+#[derive(Clone, Copy, Default)]
+struct Residue {
+    first: usize,
+    every: usize,
+    taps: usize,
+    dilation: usize,
+    start: i64,
+}
+
+impl<const N: usize> Transposed<N> {
+    /// The result without a bias.
+    #[track_caller]
+    fn of(&self, name: &str, x: &Tensor, weight: &Tensor) -> Tensor {
+        let rows = weight.dims()[1];
+        // Without waste: all residue classes have as many weights, and one product has windows for all of them.
+        let exact = (0..N).all(|i| self.dilation[i] == 1 && self.kernel[i].is_multiple_of(self.stride[i]));
+        let aligned =
+            (0..N).all(|i| self.before[i].is_multiple_of(self.stride[i]) && self.out[i].is_multiple_of(self.stride[i]));
+        let joint = !self.is_depthwise(x, weight)
+            && (!packs_windows(x)
+                || self.stride != [1; N] && exact && (aligned || TUNABLES.max_joint_rows.admits(rows)));
+        if joint { self.jointly(name, x, weight) } else { self.by_residues(name, x, weight) }
+    }
+
+    /// Whether each channel of the result is a sum of few shifted copies of one channel of the input.
+    fn is_depthwise(&self, x: &Tensor, weight: &Tensor) -> bool {
+        let alone = self.groups > 1 && self.groups == x.dims()[1] && weight.dims()[1] == 1;
+        alone && TUNABLES.max_depthwise_taps.admits(self.kernel.iter().product())
+    }
+
+    /// Splits an axis by the residue classes of the stride.
+    fn residue(&self, axis: usize, class: usize) -> Residue {
+        let (s, d) = (self.stride[axis], self.dilation[axis]);
+        // Element `s·t + class` of the result is the sum of w[k]·x[t + (class + before - d·k) / s] over the k for which
+        // that is an integer.
+        let at = class + self.before[axis];
+        let Some(first) = (0..self.kernel[axis].min(s)).find(|k| (at as i64 - (d * k) as i64) % s as i64 == 0) else {
+            return Residue::default();
+        };
+        let common = (1..=s.min(d)).rev().find(|c| s.is_multiple_of(*c) && d.is_multiple_of(*c)).unwrap_or(1);
+        let every = s / common;
+        let taps = (self.kernel[axis] - first).div_ceil(every);
+        Residue { first, every, taps, dilation: d / common, start: (at as i64 - (d * first) as i64) / s as i64 }
+    }
+
+    /// A product for each residue class of the stride, with the weights that meet elements of the input. Results are
+    /// interleaved.
+    #[track_caller]
+    fn by_residues(&self, name: &str, x: &Tensor, weight: &Tensor) -> Tensor {
+        let (n, rows) = (x.dims()[0], weight.dims()[1] * self.groups);
+        let count: [usize; N] = std::array::from_fn(|i| self.out[i].div_ceil(self.stride[i]));
+        let classes: usize = self.stride.iter().product();
+        let mut all: Vec<Tensor> = (0..classes)
+            .map(|mut number| {
+                let mut residues = [Residue::default(); N];
+                for i in (0..N).rev() {
+                    residues[i] = self.residue(i, number % self.stride[i]);
+                    number /= self.stride[i];
+                }
+                if residues.iter().any(|r| r.taps == 0) {
+                    return Tensor::full_with(joined(&[n, rows], &count), 0, (x.dtype(), x.device()));
+                }
+                self.of_residues(name, x, weight, &residues, count).reshaped(joined(&[n, rows], &count))
+            })
+            .collect();
+        // Interleaved along one axis after the other, the innermost first.
+        let outermost = (0..N).find(|&i| self.stride[i] > 1);
+        for i in (0..N).rev().filter(|&i| self.stride[i] > 1) {
+            let one = |classes: &[Tensor]| interleaved(classes, 2 + i, self.out[i], Some(i) == outermost);
+            all = all.chunks(self.stride[i]).map(one).collect();
         }
-        (taps[i], out[i], first[i]) = (tapped, inside, before / s);
-        count[i] = (before + inside).div_ceil(s) - first[i];
-        seen[i] = (reach as i64 - first[i] as i64, count[i] + reach);
+        all.swap_remove(0)
     }
-    let input = x.shifted(2, &seen);
-    let windows = [1; N];
-    let own = std::array::from_fn(|i| if stride[i] == 1 { dilation[i] } else { 1 });
-    let sweep = Sweep::new(name, &input, taps, (windows, own), Padding::Valid);
-    debug_assert_eq!(sweep.out, count);
-    let weight = phases(&weight, groups, taps, stride);
-    let outer = each * groups;
-    let fans: usize = stride.iter().product();
-    let sums = products(&input, &weight, &sweep).reshape([n, outer, fans * count.iter().product::<usize>()]);
-    let sums = biased(sums, bias, 1);
-    if fans == 1 {
-        return unsampled(sums.reshaped(joined(&[n, outer], &out)), added);
+
+    /// The elements of one residue class: a convolution of stride 1.
+    #[track_caller]
+    fn of_residues(
+        &self,
+        name: &str,
+        x: &Tensor,
+        weight: &Tensor,
+        residues: &[Residue; N],
+        count: [usize; N],
+    ) -> Tensor {
+        let taps: [usize; N] = residues.map(|r| r.taps);
+        let mut own = crate::slice::whole(weight.dims());
+        let mut seen = [(0, 0); N];
+        for (i, r) in residues.iter().enumerate() {
+            own[2 + i] = (r.first as i64, r.every as i64, r.taps);
+            let reach = (r.taps - 1) * r.dilation;
+            seen[i] = (reach as i64 - r.start, count[i] + reach);
+        }
+        let (inner, each) = (weight.dims()[0] / self.groups, weight.dims()[1]);
+        let window: usize = taps.iter().product();
+        let own = weight.sliced(&own[..N + 2]);
+        let input = x.shifted(2, &seen);
+        let sweep = Sweep::new(name, &input, taps, ([1; N], residues.map(|r| r.dilation)), Padding::Valid);
+        debug_assert_eq!(sweep.out, count);
+        let axes: Vec<usize> = (2..2 + N).collect();
+        if self.is_depthwise(x, weight) {
+            return depthwise(&input, &own.flip(axes), None, &sweep);
+        }
+        let own = own.reshape([self.groups, inner, each, window]);
+        let own = own.permute([0, 2, 1, 3]).reshape([self.groups, each, inner * window]);
+        // The windows are flipped, not the weights: packing follows any steps between the terms of a window.
+        products_of(&own, sweep.windows(&input).flip(axes), &sweep)
     }
-    let apart = sums.reshape([[n, outer].as_slice(), &stride, &count].concat());
-    let order: Vec<usize> = [0, 1].into_iter().chain((0..N).flat_map(|i| [2 + N + i, 2 + i])).collect();
-    let together: [usize; N] = std::array::from_fn(|i| stride[i] * count[i]);
-    let whole = apart.permute(order).reshaped(joined(&[n, outer], &together));
-    let mut parts = crate::slice::whole(whole.dims());
-    (0..N).for_each(|i| parts[2 + i] = ((padding[i].0 - first[i] * stride[i]) as i64, 1, out[i]));
-    unsampled(whole.sliced(&parts[..N + 2]), added)
+
+    /// One product for all residue classes of the stride, with `s` times the rows, whose results are interleaved with
+    /// stride `s`. The kernel is padded with zeros to a multiple of the stride.
+    #[track_caller]
+    fn jointly(&self, name: &str, x: &Tensor, weight: &Tensor) -> Tensor {
+        let Transposed { stride, dilation, before, kernel, groups, out } = *self;
+        let (n, outer) = (x.dims()[0], weight.dims()[1] * groups);
+        // Element s·q + r of the result is the sum of w[r + s·j]·x[q - j] over j: for each r of 0..s, a convolution with
+        // every s-th weight.
+        let (mut taps, mut first, mut count) = ([0; N], [0; N], [0; N]);
+        let (mut weight, mut seen) = (weight.clone(), [(0, 0); N]);
+        for i in 0..N {
+            let (s, d) = (stride[i], dilation[i]);
+            let span = d * (kernel[i] - 1) + 1;
+            // With a stride of 1 the windows are dilated, else the weights, because each result uses only some of them.
+            let (tapped, reach) = if s == 1 { (kernel[i], span - 1) } else { (span.div_ceil(s), span.div_ceil(s) - 1) };
+            if s > 1 {
+                weight = weight.dilated(2 + i, d).padded_to(2 + i, tapped * s);
+            }
+            (taps[i], first[i]) = (tapped, before[i] / s);
+            count[i] = (before[i] + out[i]).div_ceil(s) - first[i];
+            seen[i] = (reach as i64 - first[i] as i64, count[i] + reach);
+        }
+        let input = x.shifted(2, &seen);
+        let own = std::array::from_fn(|i| if stride[i] == 1 { dilation[i] } else { 1 });
+        let sweep = Sweep::new(name, &input, taps, ([1; N], own), Padding::Valid);
+        debug_assert_eq!(sweep.out, count);
+        let weight = phases(&weight, groups, taps, stride);
+        let sums = products(&input, &weight, &sweep);
+        let apart = sums.reshape([[n, outer].as_slice(), &stride, &count].concat());
+        let order: Vec<usize> = [0, 1].into_iter().chain((0..N).flat_map(|i| [2 + N + i, 2 + i])).collect();
+        let together: [usize; N] = std::array::from_fn(|i| stride[i] * count[i]);
+        let whole = apart.permute(order).reshaped(joined(&[n, outer], &together));
+        let mut parts = crate::slice::whole(whole.dims());
+        (0..N).for_each(|i| parts[2 + i] = ((before[i] - first[i] * stride[i]) as i64, 1, out[i]));
+        whole.sliced(&parts[..N + 2])
+    }
+}
+
+/// The elements of some tensors, alternating along an axis up to size `out`. Elements past the last whole group are cut
+/// off, or, with `apart`, only whole groups are interleaved and the others are appended: a slice of interleaved elements
+/// has no strides. Stored between two axes it has some.
+fn interleaved(classes: &[Tensor], axis: usize, out: usize, apart: bool) -> Tensor {
+    let (groups, rest) = (out / classes.len(), out % classes.len());
+    let together = |count: usize| {
+        let whole: Vec<Tensor> = classes.iter().map(|class| class.part(axis, (0, 1, count))).collect();
+        let mut shape = *whole[0].shape();
+        shape.dims_mut()[axis] *= classes.len();
+        Tensor::stack(&whole, axis + 1).reshaped(shape)
+    };
+    if rest == 0 || !apart {
+        return together(out.div_ceil(classes.len())).part(axis, (0, 1, out));
+    }
+    let tail = classes[..rest].iter().map(|class| class.part(axis, (groups as i64, 1, 1)));
+    match groups {
+        0 => Tensor::cat(&tail.collect::<Vec<_>>(), axis),
+        _ => Tensor::cat(&[together(groups)].into_iter().chain(tail).collect::<Vec<_>>(), axis),
+    }
 }
 
 /// Weights of a transposed convolution, `[in, out of a group, taps·stride…]`, as `[groups, out·stride, in·taps]`, with

@@ -41,6 +41,10 @@ thalweg_ir::tunables! {
         /// Maximum number of elements of a window at which a depthwise convolution is a sum of shifted inputs; with
         /// more, it is a product.
         max_depthwise_taps: 64, in 1..=3,
+        /// Maximum number of rows, with each residue class of the stride, at which a transposed convolution is one product
+        /// for all classes whose result is sliced, instead of a product for each class: one of few rows takes as long as
+        /// one of several times as many.
+        max_joint_rows: 15, in 1..=4,
         /// Minimum number of windows of a sample at which each sample is a product of its own. With fewer, all samples
         /// are one product: weights are packed once for all of them.
         min_windows_of_sample: 128, in 1..=8,

@@ -10,11 +10,11 @@ use crate::gemm::{Grid, Limit};
 use thalweg_ir::DType;
 use thalweg_kernel::{AccessGeometry, Bordered, Copied, Node, copied, widened_bytes};
 
-/// Maximum stride between lines, in elements, at which lines are packed directly from memory.
-const MAX_LINE_STRIDE: usize = 4;
+/// Maximum stride between adjacent lines or terms, in elements, at which they are packed directly from memory.
+const MAX_STRIDE: usize = 4;
 
 /// Returns the memory layout of a matrix operand for these batches. `None` unless its body (whose rows are lines or
-/// terms) only copies elements, and adjacent lines are near each other or adjacent terms are contiguous.
+/// terms) only copies elements, and adjacent lines or terms are near each other.
 pub(super) fn grid(
     job: &Job<'_>,
     terms_last: bool,
@@ -37,8 +37,7 @@ pub(super) fn grid(
         return None;
     }
     let extents = &job.tiles.extents;
-    let most = if terms_last { 1 } else { MAX_LINE_STRIDE };
-    if lying.strides[extents.len() - 1].unsigned_abs() > most {
+    if lying.strides[extents.len() - 1].unsigned_abs() > MAX_STRIDE {
         return None;
     }
     // An out-of-range operand fails where the body is launched.

@@ -594,7 +594,7 @@ impl<T: Scheme> Side<'_, T> {
                 Operand::Strided(from) => {
                     pack::panels::<T>(from.from(lines.start, terms.start), cuts, terms.len(), to);
                 }
-                Operand::Computed { grid: Some(grid), .. } => pack_grid::<T>(grid, lines, terms, cuts, to),
+                Operand::Computed { grid: Some(grid), .. } => grid.pack::<T>(lines, terms, cuts, to),
                 Operand::Computed { .. } => {
                     let bytes = (lines.len() + 16) * (terms.len() + 16) * size_of::<T::Element>();
                     scratch::with(scratch::Use::Staging, bytes, |staging| {
@@ -638,7 +638,7 @@ impl<T: Scheme> Side<'_, T> {
                 scratch::with(scratch::Use::Staging, lines * k * size_of::<T::Slot>(), |staging| {
                     // SAFETY: the caller's promise; one panel of all lines, whose slots are then transposed.
                     unsafe {
-                        grid.pack(0..lines, 0..k, pack::Cuts::whole(lines, lines), staging.cast());
+                        grid.pack::<T>(0..lines, 0..k, pack::Cuts::whole(lines, lines), staging.cast());
                         pack::transpose(staging.cast::<T::Slot>().cast_const(), lines, [k, lines], k, to);
                     }
                 });
@@ -664,36 +664,5 @@ impl<T: Scheme> Side<'_, T> {
             }
             Operand::Packed { .. } => unreachable!("products of one row or column read a factor where it lies"),
         }
-    }
-}
-
-/// Packs a rectangle of a grid: first its elements as panels, then groups of terms into slots.
-///
-/// # Safety
-/// As for [`Side::pack`].
-unsafe fn pack_grid<T: Scheme>(
-    grid: At<'_, T::Element>,
-    lines: Range<usize>,
-    terms: Range<usize>,
-    cuts: pack::Cuts,
-    to: *mut T::Slot,
-) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        if TypeId::of::<<T::Element as Number>::Wide>() == TypeId::of::<T::Slot>() {
-            return grid.pack(lines, terms, cuts, to.cast());
-        }
-        let (count, panel) = (terms.len(), cuts.most());
-        let bytes = cuts.count() * panel * count * size_of::<<T::Element as Number>::Wide>();
-        scratch::with(scratch::Use::Staging, bytes, |staging| {
-            let staging = staging.cast();
-            grid.pack(lines, terms, cuts, staging);
-            for number in 0..cuts.count() {
-                let groups = count.div_ceil(T::GROUP);
-                let to = to.wrapping_add(number * panel * padded::<T>(groups));
-                pack::grouped::<T>(staging.wrapping_add(number * panel * count), count, panel, to);
-                pack::pad::<T>(groups, panel, to);
-            }
-        });
     }
 }

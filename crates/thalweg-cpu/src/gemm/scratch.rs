@@ -55,10 +55,12 @@ pub enum Use {
     Factors = 3,
     /// Panels or sums that are transposed.
     Transposed = 4,
+    /// Rows of terms of a grid that are gathered before they are packed.
+    Rows = 5,
 }
 
 thread_local! {
-    static BLOCKS: [Cell<Block>; 5] = Default::default();
+    static BLOCKS: [Cell<Block>; 6] = Default::default();
 }
 
 /// Calls `work` with at least `bytes` bytes of uninitialised scratch memory of the calling thread.

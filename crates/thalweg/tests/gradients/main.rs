@@ -5,6 +5,7 @@ mod counting;
 #[path = "../mistake/mod.rs"]
 mod mistake;
 
+mod convolutions;
 mod differences;
 mod elementwise;
 mod golden;

@@ -2,22 +2,26 @@
 //! axes that a product has merged.
 //!
 //! In: sizes and strides of the lines and of the terms, both outermost first, and limits outside of which every element
-//! has the same value (the border of an image). Out: panels like those of `pack`, copied in runs of adjacent lines, or
-//! transposed from runs of adjacent terms. Unlike an operand computed by a body, a grid is packed directly, without an
-//! intermediate block. Always true: values are preserved (widening is exact), and only elements of the operand are
-//! read.
+//! has the same value (the border of an image). Out: panels like those of `pack`, copied in runs of adjacent lines
+//! (`panel`), or gathered line by line in runs of adjacent terms, then transposed (`rows`). Unlike an operand computed
+//! by a body, a grid is packed directly, without an intermediate block. Always true: values are preserved (widening is
+//! exact), and only elements of the operand are read.
 
 mod masked;
 mod panel;
+mod rows;
 mod terms;
 #[cfg(test)]
 mod tests;
 
-use super::pack::{Cuts, Strided};
-use crate::number::Number;
+use super::pack::{self, Cuts, Strided};
+use super::{padded, scratch};
+use crate::number::{Number, Scheme};
 use crate::simd::Shared;
 use crate::tunable::TUNABLES;
+use masked::Form;
 use panel::Panel;
+use rows::Rows;
 use std::ops::Range;
 use terms::{Terms, inner};
 use thalweg_ir::DType;
@@ -64,14 +68,13 @@ pub struct At<'a, T> {
 }
 
 impl Grid {
-    /// Whether panels are transposed from runs of terms instead of copied from runs of lines: if lines are not
-    /// contiguous, or only in shorter runs than terms. Masked vectors are fast for short runs of lines too, as long as
-    /// few taps determine the masks.
-    fn terms_are_neighbours<T: Number>(&self) -> bool {
+    /// Whether panels are transposed from runs of terms instead of copied from runs of lines: if runs of lines are
+    /// shorter, or lines are apart, or so many taps (the windows of a weight's gradient) would determine the masks.
+    fn packs_rows<S: Scheme>(&self) -> bool {
         let (lines, terms) = (inner(&self.lines), inner(&self.terms));
-        let masked = lines.0 >= 3 && masked::takes::<T>(lines.1) && TUNABLES.max_masked_taps.admits(self.taps());
-        let lines_run = masked || lines.1 == 1 && (lines.0 >= 8 || lines.0 >= terms.0);
-        !lines_run && terms.1 == 1 && terms.0 >= 4
+        let masked = Form::of::<S>(lines.1).is_some() && TUNABLES.max_masked_taps.admits(self.taps());
+        let lines_run = (masked || lines.1 == 1) && (lines.0 >= terms.0 || TUNABLES.min_line_run.reached_by(lines.0));
+        !lines_run && terms.0 > 1 && (terms.1.unsigned_abs() <= 2 || !masked)
     }
 
     /// Number of taps: the period, in terms, after which the steps that terms add to the limits' coordinates repeat (9
@@ -115,20 +118,43 @@ impl<T: Copy> At<'_, T> {
     }
 }
 
-impl<'a, T: Number> At<'a, T> {
-    /// Packs a rectangle of lines × terms into panels.
+impl<T: Number> At<'_, T> {
+    /// Packs a rectangle of lines × terms into panels of slots, with zeros up to whole groups and steps of terms.
     ///
     /// # Safety
-    /// The rectangle is inside the factor, whose elements are readable, and `to` has space for the panels.
-    pub unsafe fn pack(self, lines: Range<usize>, terms: Range<usize>, cuts: Cuts, to: *mut T::Wide) {
-        let terms = Terms::new(self.grid, terms, self.grid.terms_are_neighbours::<T>());
-        let mut panel = Panel::new(self, &terms, cuts.most());
-        for number in 0..cuts.count() {
+    /// The rectangle is inside the factor, whose elements are readable; it begins at a whole group of terms; `to` has
+    /// space for the panels.
+    pub unsafe fn pack<S: Scheme<Element = T>>(
+        self,
+        lines: Range<usize>,
+        terms: Range<usize>,
+        cuts: Cuts,
+        to: *mut S::Slot,
+    ) {
+        let groups = terms.len().div_ceil(S::GROUP);
+        let panels = (0..cuts.count()).map(|number| {
             let (start, width) = cuts.get(number);
             let start = lines.start + start;
-            let to = to.wrapping_add(number * cuts.most() * terms.count);
-            // SAFETY: the caller's promise for these lines.
-            unsafe { panel.fill(start..start + width, to) };
+            (start..start + width, to.wrapping_add(number * cuts.most() * padded::<S>(groups)))
+        });
+        // SAFETY: the caller's promise, for each panel.
+        unsafe {
+            if self.grid.packs_rows::<S>() {
+                let rows = Rows::new(self, terms);
+                scratch::with(scratch::Use::Rows, rows.staging(cuts.most()) * size_of::<T>(), |staging| {
+                    for (lines, to) in panels {
+                        rows.fill::<S>(lines, cuts.most(), staging.cast(), to);
+                        pack::pad::<S>(groups, cuts.most(), to);
+                    }
+                });
+            } else {
+                let terms = Terms::new(self.grid, terms);
+                let mut panel = Panel::new::<S>(self, &terms, cuts.most());
+                for (lines, to) in panels {
+                    panel.fill::<S>(lines, to);
+                    pack::pad::<S>(groups, cuts.most(), to);
+                }
+            }
         }
     }
 }

@@ -1,17 +1,15 @@
-//! Packing of a grid ([`Grid`](super::Grid)), one panel at a time.
+//! Packing of a grid ([`Grid`](super::Grid)) from runs of lines, one panel at a time.
 //!
-//! In: terms, and the lines of a panel. Out: the panel. Runs of lines at a fixed stride are copied; runs of contiguous
-//! terms are transposed; elements outside the limits are filled in between. Elements of 4 bytes go by masked vectors if
-//! the processor has them ([`masked`]).
+//! In: terms, and the lines of a panel. Out: the panel. Runs of lines at a fixed stride are copied; elements outside the
+//! limits are filled in between. Masked vectors do both at once if the processor has them ([`masked`]).
 
-use super::masked::{self, Vectors};
+use super::masked::{self, Form, Vectors};
 use super::terms::{StridedRun, StridedRuns, Terms, inner, stepped, within};
 use super::{At, Limit};
-use crate::gemm::pack::{self, Strided};
-use crate::number::{Number, Wide};
+use crate::gemm::{pack, scratch};
+use crate::number::{Number, Scheme, Wide};
 use crate::simd::{Job, Shared, dispatch};
 use std::ops::Range;
-use thalweg_ir::MAX_RANK;
 
 /// Packer of panels, with state derived from the lines of the current panel.
 pub(super) struct Panel<'a, T: Number> {
@@ -33,27 +31,29 @@ pub(super) struct Panel<'a, T: Number> {
 }
 
 impl<'a, T: Number> Panel<'a, T> {
-    pub(super) fn new(of: At<'a, T>, terms: &'a Terms, most: usize) -> Panel<'a, T> {
+    /// Packer of panels of a scheme.
+    pub(super) fn new<S: Scheme<Element = T>>(of: At<'a, T>, terms: &'a Terms, most: usize) -> Panel<'a, T> {
         let step = inner(&of.grid.lines).1;
         Panel {
             of,
             terms,
             most,
             step,
-            outside: T::Wide::of_bits(of.grid.outside),
+            outside: T::narrow(T::Wide::of_bits(of.grid.outside)).widen(),
             width: 0,
             runs: vec![],
             at: vec![],
             inside: vec![],
-            vectors: masked::takes::<T>(step).then(Vectors::default),
+            vectors: Form::of::<S>(step).map(Vectors::new),
         }
     }
 
-    /// Packs the panel of these lines.
+    /// Packs the panel of these lines, in slots of a scheme.
     ///
     /// # Safety
-    /// Lines and terms are in the factor, whose elements are readable, and `to` has space for the panel.
-    pub(super) unsafe fn fill(&mut self, lines: Range<usize>, to: *mut T::Wide) {
+    /// Lines and terms are in the factor, whose elements are readable, and `to` has space for the panel. The scheme is
+    /// that of [`Panel::new`].
+    pub(super) unsafe fn fill<S: Scheme<Element = T>>(&mut self, lines: Range<usize>, to: *mut S::Slot) {
         let grid = self.of.grid;
         self.width = lines.len();
         self.runs.clear();
@@ -63,17 +63,25 @@ impl<'a, T: Number> Panel<'a, T> {
             let at = |l: &Limit| l.first[self.of.product] + stepped(&grid.lines, |d| l.lines[d], s.number);
             self.at.extend(grid.limits.iter().map(at));
         }
-        if let Some(terms) = &self.terms.runs {
-            // SAFETY: the caller's promise.
-            return unsafe { self.pack_transposed(terms, to) };
-        }
         self.find_inside();
-        let Some(vectors) = &mut self.vectors else { return dispatch(Copy { panel: self, to: Shared(to) }) };
-        vectors.set((self.width, self.most, self.step), &self.runs, &self.inside);
-        let first = self.of.first.get().cast_const().cast();
-        let terms = (&self.terms.offsets[..], &self.terms.taps[..]);
-        // SAFETY: the caller's promise; elements of 4 bytes need no widening.
-        unsafe { vectors.fill(first, terms, masked::bits(self.outside), to.cast()) }
+        if let Some(vectors) = &mut self.vectors {
+            vectors.set((self.width, self.most, self.step), &self.runs, &self.inside);
+            let first = self.of.first.get().cast_const().cast();
+            let terms = (&self.terms.offsets[..], &self.terms.taps[..]);
+            // SAFETY: the caller's promise.
+            return unsafe { vectors.fill(first, terms, masked::bits(T::narrow(self.outside)), to.cast()) };
+        }
+        if S::GROUP == 1 {
+            // Slots of single terms are widened elements.
+            return dispatch(Copy { panel: self, to: Shared(to.cast()) });
+        }
+        let (count, most) = (self.terms.count, self.most);
+        scratch::with(scratch::Use::Rows, count * most * size_of::<T::Wide>(), |staging| {
+            let staging = staging.cast::<T::Wide>();
+            dispatch(Copy { panel: self, to: Shared(staging) });
+            // SAFETY: the caller's promise; the terms were just copied.
+            unsafe { pack::grouped::<S>(staging.cast_const(), count, most, to) };
+        });
     }
 
     /// Computes the range of lines inside the limits, for each tap and run.
@@ -86,69 +94,8 @@ impl<'a, T: Number> Panel<'a, T> {
         let step = |l: &Limit| l.lines.last().copied().unwrap_or(0);
         for tap in self.terms.reaches.chunks_exact(limits.len()) {
             for (s, at) in self.runs.iter().zip(self.at.chunks_exact(limits.len())) {
-                let r = within(limits, at.iter().zip(tap).map(|(a, b)| a + b), step, s.count);
+                let r = within(limits, |i| at[i] + tap[i], step, s.count);
                 self.inside.push((r.start as u32, r.end as u32));
-            }
-        }
-    }
-
-    /// Packs the panel from runs of terms.
-    ///
-    /// # Safety
-    /// As for [`Panel::fill`].
-    unsafe fn pack_transposed(&self, terms: &[StridedRun], to: *mut T::Wide) {
-        let limits = self.of.grid.limits.len();
-        for (n, lines) in self.runs.iter().enumerate() {
-            for terms in terms {
-                // SAFETY: the caller's promise for these lines and terms.
-                unsafe { self.turn(lines, &self.at[n * limits..(n + 1) * limits], terms, to) };
-            }
-        }
-        for line in (0..self.terms.count).flat_map(|term| (self.width..self.most).map(move |l| term * self.most + l)) {
-            // SAFETY: the panel has space for all its lines.
-            unsafe { to.add(line).write(T::Wide::ZERO) };
-        }
-    }
-
-    /// Transposes a run of lines × a run of terms. Terms inside the limits on all lines are transposed at once; the
-    /// remaining few are written one by one.
-    ///
-    /// # Safety
-    /// As for [`Panel::fill`].
-    unsafe fn turn(&self, lines: &StridedRun, at: &[i64], terms: &StridedRun, to: *mut T::Wide) {
-        let grid = self.of.grid;
-        let from = self.of.first.get().wrapping_offset(lines.offset + terms.offset);
-        let to = to.wrapping_add(terms.place * self.most + lines.place);
-        let of_terms = |l: &Limit| stepped(&grid.terms, |d| l.terms[d], terms.number);
-        let mut first = [0; MAX_RANK];
-        first.iter_mut().zip(at.iter().zip(&grid.limits)).for_each(|(first, (at, l))| *first = at + of_terms(l));
-        let inside = |line: usize| {
-            let of_line = |l: &Limit| l.lines.last().map_or(0, |step| line as i64 * step);
-            let at = first.iter().zip(&grid.limits).map(|(at, l)| at + of_line(l));
-            within(&grid.limits, at, |l| l.terms.last().copied().unwrap_or(0), terms.count)
-        };
-        let both = |a: Range<usize>, b: Range<usize>| a.start.max(b.start)..a.end.min(b.end);
-        let common = match grid.limits.is_empty() {
-            true => 0..terms.count,
-            false => (0..lines.count).map(inside).reduce(both).filter(|r| !r.is_empty()).unwrap_or(0..0),
-        };
-        let start = Shared(from.wrapping_add(common.start));
-        let turned = Strided { first: start, line: self.step, term: 1 };
-        let there = to.wrapping_add(common.start * self.most);
-        // SAFETY: the caller's promise for these lines and terms, which are inside the limits.
-        unsafe { pack::transposed::<T>(turned, lines.count, common.len(), self.most, there) };
-        if common.len() == terms.count {
-            return;
-        }
-        for line in 0..lines.count {
-            let own = inside(line);
-            for term in (0..common.start).chain(common.end..terms.count) {
-                let element = from.wrapping_offset(line as isize * self.step + term as isize);
-                // SAFETY: the caller's promise: the panel has space, and elements inside the limits are in memory.
-                unsafe {
-                    let value = if own.contains(&term) { element.read().widen() } else { self.outside };
-                    to.wrapping_add(term * self.most + line).write(value);
-                }
             }
         }
     }
@@ -202,6 +149,9 @@ unsafe fn lines<T: Number>(from: *const T, to: *mut T::Wide, count: usize, step:
     unsafe {
         if step == 1 {
             return neighbours(from, to, count);
+        }
+        if step == 2 {
+            return (0..count).for_each(|line| to.add(line).write(from.add(2 * line).read().widen()));
         }
         for line in 0..count {
             to.add(line).write(from.wrapping_offset(line as isize * step).read().widen());

@@ -96,13 +96,11 @@ impl Iterator for StridedRuns<'_> {
     }
 }
 
-/// Analysis of the terms to pack, common to all panels.
+/// Analysis of the terms to pack from runs of lines, common to all panels.
 pub(super) struct Terms {
     pub(super) count: usize,
-    /// Offset of each term, if panels are packed from runs of lines.
+    /// Offset of each term.
     pub(super) offsets: Vec<isize>,
-    /// Runs of terms, if panels are transposed from them.
-    pub(super) runs: Option<Vec<StridedRun>>,
     /// Tap of each term, if there are limits.
     pub(super) taps: Vec<u32>,
     /// For each tap, its contribution to the coordinate of each limit.
@@ -110,14 +108,10 @@ pub(super) struct Terms {
 }
 
 impl Terms {
-    /// Analyses terms of a grid; with `turned`, panels are transposed from runs of terms.
-    pub(super) fn new(grid: &Grid, terms: Range<usize>, turned: bool) -> Terms {
-        let mut made = Terms { count: terms.len(), offsets: vec![], runs: None, taps: vec![], reaches: vec![] };
-        if turned {
-            made.runs = Some(StridedRuns::new(&grid.terms, terms).collect());
-            return made;
-        }
-        made.offsets = offsets(&grid.terms, terms.clone());
+    /// Analyses terms of a grid.
+    pub(super) fn new(grid: &Grid, terms: Range<usize>) -> Terms {
+        let offsets = offsets(&grid.terms, terms.clone());
+        let mut made = Terms { count: terms.len(), offsets, taps: vec![], reaches: vec![] };
         if grid.limits.is_empty() {
             return made;
         }
@@ -130,22 +124,26 @@ impl Terms {
     }
 }
 
-/// Range of the elements `0..count` that are inside all limits; the coordinates start at `at` and advance by `steps`
-/// from element to element. Such elements are always contiguous.
-#[inline]
+/// Range of the elements `0..count` that are inside all limits; the coordinate of limit `i` starts at `at(i)` and
+/// advances by `steps` from element to element. Such elements are always contiguous.
+#[inline(always)]
 pub(super) fn within(
     limits: &[Limit],
-    at: impl Iterator<Item = i64>,
+    at: impl Fn(usize) -> i64,
     steps: impl Fn(&Limit) -> i64,
     count: usize,
 ) -> Range<usize> {
-    let (mut start, mut end) = (0, count as i64);
-    for (limit, at) in limits.iter().zip(at) {
+    let (mut start, mut end, mut i) = (0, count as i64, 0);
+    // Numbers, not iterators, which are not inlined into functions with target features.
+    while i < limits.len() {
+        let (limit, at) = (&limits[i], at(i));
+        i += 1;
         let (lo, hi) = (limit.valid.0 - at, limit.valid.1 - at);
         let (first, last) = match steps(limit) {
             0 if lo <= 0 && hi > 0 => continue,
             0 => return 0..0,
             1 => (lo, hi),
+            2 => ((lo + 1) >> 1, (hi + 1) >> 1),
             s if s > 0 => (-(-lo).div_euclid(s), -(-hi).div_euclid(s)),
             // Descending: at most hi - 1, at least lo.
             s => (-(hi - 1).div_euclid(-s), (-lo).div_euclid(-s) + 1),
