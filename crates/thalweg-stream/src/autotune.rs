@@ -24,6 +24,11 @@ use thalweg_runtime::{Timing, count};
 
 /// Minimum number of runs of a segment before its autotuning begins.
 const FIRST_RUNS: u64 = 8;
+/// Minimum number of runs before autotuning begins whose plan takes far longer than predicted: by the factor `FAR_OFF`, and
+/// more than `FAR_OFF_NS` nanoseconds. No budget is waited for: other plans are expected to be faster.
+const FIRST_RUNS_FAR_OFF: u64 = 2;
+const FAR_OFF: f64 = 6.0;
+const FAR_OFF_NS: u64 = 300_000;
 /// Minimum run time, in nanoseconds, at which measuring pays: shorter runs take about as long as reading the clock and
 /// launching.
 const SHORTEST_NS: u64 = 20_000;
@@ -73,6 +78,8 @@ struct Course<P> {
     skipped: u64,
     /// Timed runs whose time the device has not reported yet, in order.
     waiting: VecDeque<(RunChoice<P>, Arc<dyn Timing>)>,
+    /// Whether the plan takes far longer than predicted.
+    far_off: bool,
     /// Number of runs whose launches were timed before the competition.
     launch_timings: u64,
     /// Minimum nanoseconds of each launch of the current plan in these runs.
@@ -119,6 +126,7 @@ impl<P> Default for Course<P> {
             turn: 0,
             skipped: 0,
             waiting: VecDeque::new(),
+            far_off: false,
             launch_timings: 0,
             launches: vec![],
         }
@@ -169,7 +177,7 @@ impl<P> Autotuning<P> {
         if c.tried.is_empty() {
             let (due, wanted) = (c.is_due(share, naming_ns), if on_its_own { 1 } else { LAUNCH_TIMINGS });
             // Where the host waits for these timings, not before the budget allows the competition.
-            let launches = c.launch_timings < wanted && c.runs + wanted >= FIRST_RUNS && (due || !on_its_own);
+            let launches = c.launch_timings < wanted && c.runs > 0 && (due || !on_its_own);
             if launches {
                 c.launch_timings += 1;
             }
@@ -187,9 +195,14 @@ impl<P> Autotuning<P> {
         Some(RunChoice { ready, counts: true, launches: !on_its_own, tried, runs: 1 })
     }
 
-    /// Records the nanoseconds of each launch of a run, in the order of the plan's launches.
-    pub fn note_launches(&self, turn: &RunChoice<P>, ns: &[u64]) {
+    /// Records the nanoseconds of each launch of a run, in the order of the plan's launches; `predicted` returns the
+    /// picoseconds that were predicted for all.
+    pub fn note_launches(&self, turn: &RunChoice<P>, ns: &[u64], predicted: impl FnOnce() -> u64) {
         let mut c = self.locked();
+        let total = ns.iter().sum::<u64>();
+        if c.tried.is_empty() && !c.far_off && total > FAR_OFF_NS {
+            c.far_off = total as f64 * 1e3 > predicted() as f64 * FAR_OFF;
+        }
         let least = match c.tried.get_mut(turn.tried) {
             Some(t) => &mut t.launches,
             None => &mut c.launches,
@@ -381,7 +394,8 @@ impl<P> Course<P> {
     /// Whether the plan has run for long enough to name others: naming takes about `naming_ns`.
     fn is_due(&self, share: f64, naming_ns: u64) -> bool {
         let short = self.runs > 0 && self.total / self.runs < SHORTEST_NS;
-        share.is_infinite() || self.runs >= FIRST_RUNS && (short || self.total as f64 * share >= naming_ns as f64)
+        let paid = || short || self.total as f64 * share >= naming_ns as f64;
+        share.is_infinite() || self.far_off && self.runs >= FIRST_RUNS_FAR_OFF || self.runs >= FIRST_RUNS && paid()
     }
 
     /// Advances to the next candidate that was not dropped; returns the index of the plan to run: that candidate if the
@@ -396,7 +410,9 @@ impl<P> Course<P> {
         let slower = next.predicted as f64 / self.tried[leader].predicted.max(1) as f64;
         let expected = next.median().unwrap_or((usual as f64 * slower) as u64);
         let longer = expected.saturating_sub(usual);
-        let allowed = share.is_infinite() || (self.spent + longer) as f64 <= self.total as f64 * share;
+        // A trial that is expected to be no slower costs nothing, whatever was spent before.
+        let free = longer == 0;
+        let allowed = share.is_infinite() || free || (self.spent + longer) as f64 <= self.total as f64 * share;
         if allowed { self.turn } else { leader }
     }
 

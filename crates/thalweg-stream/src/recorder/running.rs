@@ -87,7 +87,8 @@ impl Recorder {
                 let schedule = run.schedule.as_deref().expect("it ran");
                 let mut ns = vec![0; runs.instance.steps.len()];
                 schedule.launches.iter().zip(&run.ns).for_each(|(launch, own)| ns[launch.step] += own);
-                ready.autotuning.note_launches(turn, &ns);
+                let predicted = || runs.instance.time(&costs(self.device), runs.instance.footprint());
+                ready.autotuning.note_launches(turn, &ns, predicted);
             }
             match (run.timing.take(), time) {
                 (Some(timing), _) => ready.autotuning.wait_for(turn.clone(), timing),
