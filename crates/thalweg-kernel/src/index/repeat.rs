@@ -55,6 +55,17 @@ impl Level {
                 _ => return false,
             }
         }
+        // Several blocks along the next dimension, which are written together where none is masked out.
+        let (next, stride) = (shape[first - 1], strides[first - 1] as i64);
+        let together = (MAX_BLOCK / size).min(next).max(1);
+        for at in size..size * together {
+            let moved = block[at % size] as i64 + (at / size) as i64 * stride;
+            block[at] = match i32::try_from(moved) {
+                _ if block[at % size] == MASKED => MASKED,
+                Ok(moved) if moved != MASKED => moved,
+                _ => return false,
+            };
+        }
         // An odometer over the outer dimensions.
         let mut index = [0usize; MAX_RANK];
         let mut at = start / size;
@@ -65,7 +76,10 @@ impl Level {
         let mut from = start % size;
         let mut out = out;
         while !out.is_empty() {
-            let (now, rest) = out.split_at_mut((size - from).min(out.len()));
+            let last = index[first - 1] + together - 1;
+            let whole = from == 0 && last < next && out.len() >= size * together && inside(first - 1, last);
+            let blocks = if whole && inside(first - 1, index[first - 1]) { together } else { 1 };
+            let (now, rest) = out.split_at_mut((size * blocks - from).min(out.len()));
             if (0..first).all(|dim| inside(dim, index[dim])) {
                 let base: i64 = (0..first).map(|dim| index[dim] as i64 * strides[dim] as i64).sum();
                 let base = (base + self.view.offset as i64 - origin) as i32;
@@ -76,6 +90,7 @@ impl Level {
                 now.fill(-1);
             }
             (out, from) = (rest, 0);
+            index[first - 1] += blocks - 1;
             for dim in (0..first).rev() {
                 index[dim] += 1;
                 if index[dim] < shape[dim] {
@@ -100,7 +115,8 @@ mod tests {
         let turned = IndexMap::new(View::contiguous(Shape::new(&[3, 40, 11]))).permute(&[1, 2, 0]);
         let flipped =
             IndexMap::new(View::contiguous(Shape::new(&[40, 11, 3]))).slice(&[(0, 1, 40), (10, -1, 11), (2, -1, 3)]);
-        for map in [images, padded, turned, flipped] {
+        let pairs = IndexMap::new(View::contiguous(Shape::new(&[3, 500, 1]))).pad(&[(0, 0), (2, 5), (0, 1)]);
+        for map in [images, padded, turned, flipped, pairs] {
             let all = map.shape().numel();
             for (start, n) in [(0, all), (1, all - 1), (17, 700), (all - 300, 300), (5, 7)] {
                 let mut table = vec![7; n];
