@@ -199,10 +199,6 @@ impl<P> Autotuning<P> {
     /// picoseconds that were predicted for all.
     pub fn note_launches(&self, turn: &RunChoice<P>, ns: &[u64], predicted: impl FnOnce() -> u64) {
         let mut c = self.locked();
-        let total = ns.iter().sum::<u64>();
-        if c.tried.is_empty() && !c.far_off && total > FAR_OFF_NS {
-            c.far_off = total as f64 * 1e3 > predicted() as f64 * FAR_OFF;
-        }
         let least = match c.tried.get_mut(turn.tried) {
             Some(t) => &mut t.launches,
             None => &mut c.launches,
@@ -211,6 +207,11 @@ impl<P> Autotuning<P> {
             *least = ns.to_vec();
         }
         least.iter_mut().zip(ns).for_each(|(least, &ns)| *least = (*least).min(ns));
+        // In the faster of two runs at least: one may have been interrupted.
+        let total = least.iter().sum::<u64>();
+        if c.tried.is_empty() && !c.far_off && c.launch_timings > 1 && total > FAR_OFF_NS {
+            c.far_off = total as f64 * 1e3 > predicted() as f64 * FAR_OFF;
+        }
     }
 
     /// Plans that competed, `None` for the current one, each with the minimum nanoseconds of its launches, where they
@@ -219,6 +220,11 @@ impl<P> Autotuning<P> {
         let c = self.locked();
         let timed = c.tried.iter().filter(|t| !t.launches.is_empty());
         timed.map(|t| (t.ready.clone(), t.launches.clone())).collect()
+    }
+
+    /// Plans that compete, or have competed, with the current one.
+    pub fn rivals(&self) -> Vec<Arc<P>> {
+        self.locked().tried.iter().filter_map(|t| t.ready.clone()).collect()
     }
 
     /// Ends the autotuning: the plan stays.

@@ -30,6 +30,10 @@ use thalweg_runtime::{Error, Program, granted};
 /// a GPU (`WORTH_COMPILING`).
 const WORTH_TRYING: f64 = 4.0;
 const WORTH_COMPILING: f64 = 2.0;
+/// Maximum bytes of results of an alternative plan, as a multiple of those of the current plan (`MAX_MEMORY`) plus a
+/// number of bytes (`SPARE_MEMORY`).
+const MAX_MEMORY: u64 = 2;
+const SPARE_MEMORY: u64 = 16 << 20;
 
 /// Instance of a plan with its programs, ready to run.
 pub(crate) struct Ready {
@@ -213,7 +217,9 @@ impl Ready {
         let instantiated = |planned: Planned| {
             let instance = instantiate(&planned.plan, segment, &self.classes)?;
             let time = instance.time(&costs, footprint);
-            (time as f64 <= own as f64 * worth).then_some(())?;
+            // Nor is what takes far more memory, which may not be there.
+            let small = instance.footprint() <= MAX_MEMORY * self.instance.footprint() + SPARE_MEMORY;
+            (small && time as f64 <= own as f64 * worth).then_some(())?;
             Some((self.instantiated(device, segment, planned.plan, instance)?, time))
         };
         // The plan that ran before is always a candidate.

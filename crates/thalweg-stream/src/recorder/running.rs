@@ -52,7 +52,17 @@ impl Recorder {
             ready.others(self.device, self.segment(&laid), ns)
         });
         let chosen = turn.as_ref().and_then(|t| t.ready.as_ref()).unwrap_or(&ready);
-        let found = self.schedule(chosen);
+        let mut found = self.schedule(chosen);
+        if matches!(found, Err(Error::OutOfMemory { .. })) {
+            // Any plan that competes with this one may take less memory.
+            let rivals = [own.clone()].into_iter().chain(own.autotuning.rivals()).chain(ready.autotuning.rivals());
+            for rival in rivals.filter(|rival| !Arc::ptr_eq(rival, chosen)).collect::<Vec<_>>() {
+                if let Ok(fits) = self.schedule(&rival) {
+                    found = Ok(fits);
+                    break;
+                }
+            }
+        }
         let runs = found.as_ref().map_or(chosen, |f| &f.0);
         let tier = match (Arc::ptr_eq(chosen, &ready), Arc::ptr_eq(&ready, &own)) {
             (false, _) => Tier::Competing,
