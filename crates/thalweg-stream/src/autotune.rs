@@ -412,7 +412,7 @@ impl<P> Course<P> {
         self.turn = (1..=n).map(|k| (self.turn + k) % n).find(|&k| !self.tried[k].given_up).unwrap_or(leader);
         let usual = self.tried[leader].median().unwrap_or(0);
         let next = &self.tried[self.turn];
-        // What has not run yet is expected to be as much slower as the model says.
+        // A plan without a run is expected to be as much slower as the model says.
         let slower = next.predicted as f64 / self.tried[leader].predicted.max(1) as f64;
         let expected = next.median().unwrap_or((usual as f64 * slower) as u64);
         let longer = expected.saturating_sub(usual);

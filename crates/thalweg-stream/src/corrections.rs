@@ -9,14 +9,13 @@
 
 use crate::DeviceRef;
 use crate::calibration::{correct, costs};
-use crate::ready::Ready;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{LazyLock, Mutex};
-use thalweg_fusion::{Corrections, KernelClass};
+use thalweg_fusion::{Corrections, Instance, KernelClass};
 use thalweg_runtime::count;
 
-/// Minimum share of a run at which a launch's excess over its prediction matters.
-const SHARE: f64 = 0.05;
+/// Minimum fraction of a run's time at which a launch's excess over its prediction matters.
+const FRACTION: f64 = 0.05;
 /// Minimum excess in nanoseconds.
 const EXCESS_NS: f64 = 5_000.0;
 /// Minimum factor by which a correction changes.
@@ -42,8 +41,8 @@ fn common_error(device: DeviceRef, ratios: Vec<f64>) -> f64 {
 
 /// Learns from the launches of a plan: `ns` are the minimum nanoseconds of each, in the order of the instance's steps;
 /// `footprint` is that of the segment. Returns whether corrections have changed.
-pub(crate) fn learn(device: DeviceRef, ready: &Ready, footprint: u64, ns: &[u64]) -> bool {
-    if ns.len() != ready.instance.steps.len() {
+pub(crate) fn learn(device: DeviceRef, instance: &Instance, footprint: u64, ns: &[u64]) -> bool {
+    if ns.len() != instance.steps.len() {
         return false;
     }
     let in_force = costs(device);
@@ -52,8 +51,8 @@ pub(crate) fn learn(device: DeviceRef, ready: &Ready, footprint: u64, ns: &[u64]
     // Launches of one class count by their total time.
     let mut classes: BTreeMap<KernelClass, (f64, f64)> = BTreeMap::new();
     let mut ratios = vec![];
-    for (step, &ns) in ready.instance.steps.iter().zip(ns) {
-        let features = ready.instance.features(step, &plain);
+    for (step, &ns) in instance.steps.iter().zip(ns) {
+        let features = instance.features(step, &plain);
         let predicted = plain.time(&features, footprint) as f64 / 1e3;
         ratios.push(ns as f64 / predicted);
         let of_class = classes.entry(KernelClass::of(&features)).or_default();
@@ -65,7 +64,7 @@ pub(crate) fn learn(device: DeviceRef, ready: &Ready, footprint: u64, ns: &[u64]
     for (class, (predicted, ns)) in classes {
         let before = known.get(&class).copied();
         let excess = ns - predicted * common;
-        if before.is_none() && excess < EXCESS_NS.max(total * SHARE) {
+        if before.is_none() && excess < EXCESS_NS.max(total * FRACTION) {
             continue;
         }
         // Kernels of a class differ; the factor moves half of the way from those before.

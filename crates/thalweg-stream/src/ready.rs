@@ -209,7 +209,7 @@ impl Ready {
     /// launch, if they were timed: what is learned from them counts in the predictions.
     pub fn others(&self, device: DeviceRef, segment: Segment<'_>, ns: &[u64]) -> Named<Ready> {
         let footprint = footprint(&segment);
-        corrections::learn(device, self, footprint, ns);
+        corrections::learn(device, &self.instance, footprint, ns);
         let costs = costs(device);
         let own = self.instance.time(&costs, footprint);
         // Compiling for a GPU takes long, so that what the model predicts to be slower is not compiled.
@@ -253,7 +253,7 @@ impl Ready {
         let mut again = false;
         for (ready, ns) in self.autotuning.launch_times() {
             let runs = ready.as_deref().unwrap_or(self);
-            let changed = corrections::learn(device, runs, footprint, &ns);
+            let changed = corrections::learn(device, &runs.instance, footprint, &ns);
             again |= changed && winner.is_some_and(|w| std::ptr::eq(&**w, runs));
         }
         again

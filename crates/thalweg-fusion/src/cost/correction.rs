@@ -10,7 +10,7 @@
 //!
 //! [`Costs::time`]: super::Costs::time
 
-use super::features::{AccessKind, CostFeatures};
+use super::access::AccessKind;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -40,15 +40,15 @@ pub struct KernelClass {
     /// Kind of loops.
     pub family: Family,
     /// Set of access patterns other than contiguous and uniform: bit [`AccessKind`] for reads, shifted by eight for writes.
-    accesses: u16,
+    pub(super) accesses: u16,
     /// Set of what is computed: bit of [`COMPUTED`].
-    computed: u16,
+    pub(super) computed: u16,
     /// Number of points.
-    points: u8,
+    pub(super) points: u8,
     /// Number of points of a run of neighbouring points; of a product the number of terms.
-    run: u8,
+    pub(super) run: u8,
     /// Number of points of a row; of products their number.
-    row: u8,
+    pub(super) row: u8,
 }
 
 /// Names of the bits of [`KernelClass::computed`].
@@ -63,42 +63,6 @@ const COMPUTED: [&str; 9] = [
     "boxes",
     "narrow",
 ];
-
-/// Exponent of the greatest power of four that is at most `n`; 0 for 0.
-fn power(n: u64) -> u8 {
-    (n.max(1).ilog2() / 2) as u8
-}
-
-impl KernelClass {
-    /// Class of a kernel with these features.
-    pub fn of(f: &CostFeatures) -> KernelClass {
-        let bit = |kind: AccessKind, write: bool| 1u16 << (kind as u16 + if write { 8 } else { 0 });
-        let plain = |kind| matches!(kind, AccessKind::Contiguous | AccessKind::Uniform);
-        let accesses = f.traffic.iter().filter(|t| !plain(t.access)).fold(0, |set, t| set | bit(t.access, t.write));
-        let computed = [
-            f.work.divide > 0,
-            f.work.special > 0,
-            f.work.special_wide > 0,
-            f.work.slow > 0 || f.portable,
-            f.work.scan + f.work.sort > 0,
-            f.factors > 0,
-            f.packed > 0,
-            f.boxes > 1,
-            f.traffic.iter().any(|t| t.narrow && !plain(t.access)),
-        ];
-        let computed = computed.iter().enumerate().fold(0, |set, (i, &is)| set | (is as u16) << i);
-        let (family, run, row) = match (f.product, f.rows.first()) {
-            (Some(p), _) => (Family::Product, p.multiplications / f.points.max(1), p.count),
-            (None, Some(r)) => {
-                let family = if r.along { Family::InnerRows } else { Family::OuterRows };
-                (family, f.points * r.passes as u64 / f.runs.max(1), r.row)
-            }
-            (None, None) if f.scattered > 0 => (Family::Scatter, 0, 0),
-            (None, None) => (Family::Map, f.points / f.runs.max(1), 0),
-        };
-        KernelClass { family, accesses, computed, points: power(f.points), run: power(run), row: power(row) }
-    }
-}
 
 impl Display for KernelClass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -143,9 +107,9 @@ impl Corrections {
     /// Maximum factor of a correction.
     pub const MOST: f64 = 256.0;
 
-    /// Factor for kernels of the class of these features; 1 without a correction.
-    pub fn factor(&self, features: &CostFeatures) -> f64 {
-        let known = self.0.as_ref().and_then(|all| all.get(&KernelClass::of(features)));
+    /// Factor for kernels of a class; 1 without a correction.
+    pub fn factor(&self, class: KernelClass) -> f64 {
+        let known = self.0.as_ref().and_then(|all| all.get(&class));
         known.copied().unwrap_or(1.0)
     }
 
@@ -177,7 +141,7 @@ impl Corrections {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::{Costs, Traffic};
+    use crate::cost::{CostFeatures, Costs, Traffic};
 
     fn map(points: u64, access: AccessKind) -> CostFeatures {
         let read = Traffic { access, write: false, bytes: 4 * points, again: 0, elements: points, narrow: false };

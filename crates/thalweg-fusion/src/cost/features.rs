@@ -2,6 +2,8 @@
 
 mod contraction;
 
+use super::access::AccessKind;
+use super::correction::{Family, KernelClass};
 use super::costs::Costs;
 use super::nodes::{self, NodeCounts, Work};
 use serde::Serialize;
@@ -21,25 +23,6 @@ const MIN_CONFLICT_COLUMNS: usize = 32;
 const CHUNK: u64 = 32 << 10;
 /// Number of calls that take as long as filling a table for a short run of a row.
 const TABLE_CALLS: u64 = 4;
-
-/// Access pattern of an operand.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
-pub enum AccessKind {
-    /// Neighbouring elements at neighbouring points.
-    Contiguous,
-    /// One element for a whole run of points.
-    Uniform,
-    /// Strided, with the elements between used by neighbouring runs: a transposed view.
-    Transposed,
-    /// Transposed, with a stride at which cache lines evict each other before they are used up.
-    Conflicting,
-    /// Strided, with the elements between unused, or reversed.
-    Strided,
-    /// Through a table of positions that the launch fills.
-    Mapped,
-    /// Elements at computed indices (a gather).
-    Gathered,
-}
 
 /// Traffic of one access in a launch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -460,5 +443,41 @@ fn scatter(
         let mut own: Vec<u64> = left[at..at + reads].to_vec();
         add(&input.kernel, geometry, &mut own, usize::MAX, f);
         at += reads;
+    }
+}
+
+/// Exponent of the greatest power of four that is at most `n`; 0 for 0.
+fn power(n: u64) -> u8 {
+    (n.max(1).ilog2() / 2) as u8
+}
+
+impl KernelClass {
+    /// Class of a kernel with these features.
+    pub fn of(f: &CostFeatures) -> KernelClass {
+        let bit = |kind: AccessKind, write: bool| 1u16 << (kind as u16 + if write { 8 } else { 0 });
+        let plain = |kind| matches!(kind, AccessKind::Contiguous | AccessKind::Uniform);
+        let accesses = f.traffic.iter().filter(|t| !plain(t.access)).fold(0, |set, t| set | bit(t.access, t.write));
+        let computed = [
+            f.work.divide > 0,
+            f.work.special > 0,
+            f.work.special_wide > 0,
+            f.work.slow > 0 || f.portable,
+            f.work.scan + f.work.sort > 0,
+            f.factors > 0,
+            f.packed > 0,
+            f.boxes > 1,
+            f.traffic.iter().any(|t| t.narrow && !plain(t.access)),
+        ];
+        let computed = computed.iter().enumerate().fold(0, |set, (i, &is)| set | (is as u16) << i);
+        let (family, run, row) = match (f.product, f.rows.first()) {
+            (Some(p), _) => (Family::Product, p.multiplications / f.points.max(1), p.count),
+            (None, Some(r)) => {
+                let family = if r.along { Family::InnerRows } else { Family::OuterRows };
+                (family, f.points * r.passes as u64 / f.runs.max(1), r.row)
+            }
+            (None, None) if f.scattered > 0 => (Family::Scatter, 0, 0),
+            (None, None) => (Family::Map, f.points / f.runs.max(1), 0),
+        };
+        KernelClass { family, accesses, computed, points: power(f.points), run: power(run), row: power(row) }
     }
 }

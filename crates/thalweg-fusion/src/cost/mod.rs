@@ -10,6 +10,7 @@
 //!
 //! [`Corrections`]: what measured kernels took beyond that, by class.
 
+mod access;
 mod correction;
 mod costs;
 mod features;
@@ -18,9 +19,10 @@ mod nodes;
 mod tests;
 mod time;
 
+pub use access::AccessKind;
 pub use correction::{Corrections, KernelClass};
 pub use costs::{Costs, Level};
-pub use features::{AccessKind, CostFeatures, Product, RowFeatures, Traffic};
+pub use features::{CostFeatures, Product, RowFeatures, Traffic};
 pub use nodes::Work;
 
 use crate::segment::{Indexed, Segment, ValueId};

@@ -1,7 +1,9 @@
 //! Predicted time, from cost features.
 
+use super::access::AccessKind;
+use super::correction::KernelClass;
 use super::costs::{Costs, Level};
-use super::features::{AccessKind, CostFeatures};
+use super::features::CostFeatures;
 
 /// Slope of the predicted time in the range where more threads join: they take over the additional work, but never all
 /// of it.
@@ -27,7 +29,8 @@ impl Costs {
         let shared = self.overlapped(arithmetic / n, moved + near / n) + overhead / n;
         let work = if n > 1.0 { self.spread(alone, shared) } else { alone };
         let fixed = self.launch + features.boxes.saturating_sub(1) as f64 * self.boxed;
-        let correction = if self.corrections.is_empty() { 1.0 } else { self.corrections.factor(features) };
+        let correction =
+            if self.corrections.is_empty() { 1.0 } else { self.corrections.factor(KernelClass::of(features)) };
         (((fixed + work) * correction * 1e3) as u64).max(1)
     }
 

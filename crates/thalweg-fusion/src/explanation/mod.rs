@@ -425,7 +425,7 @@ fn kernels(
             in_place: 0,
             launches: 0,
             class: features.as_ref().map_or(String::new(), |f| KernelClass::of(f).to_string()),
-            correction: features.as_ref().map_or(1.0, |f| costs.corrections.factor(f)),
+            correction: features.as_ref().map_or(1.0, |f| costs.corrections.factor(KernelClass::of(f))),
             predicted_ns: features.as_ref().map_or(0, |f| costs.time(f, footprint) / 1000),
             measured_ns: 0,
             features: features.unwrap_or_default(),
@@ -516,8 +516,8 @@ fn unfused_totals(segment: &Segment<'_>) -> Totals {
 
 /// Factor between prediction and measurement from which a kernel is listed as mispredicted.
 const MISPREDICTED: f64 = 1.5;
-/// Minimum share of a kernel in the time of all kernels at which it is listed.
-const LISTED_SHARE: f64 = 0.05;
+/// Minimum fraction of the time of all kernels at which a kernel is listed.
+const LISTED_FRACTION: f64 = 0.05;
 
 impl KernelReport {
     /// Measured nanoseconds beyond the prediction; negative where it took less.
@@ -535,7 +535,7 @@ impl Explanation {
         let off = |k: &KernelReport| {
             let ratio = k.measured_ns as f64 / (k.predicted_ns * k.launches as u64).max(1) as f64;
             k.launches > 0
-                && k.measured_ns as f64 >= total as f64 * LISTED_SHARE
+                && k.measured_ns as f64 >= total as f64 * LISTED_FRACTION
                 && !(1.0 / MISPREDICTED..=MISPREDICTED).contains(&ratio)
         };
         let mut found = vec![];

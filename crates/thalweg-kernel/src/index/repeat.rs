@@ -8,8 +8,8 @@ use thalweg_ir::MAX_RANK;
 const MASKED: i32 = i32::MIN;
 /// Minimum number of blocks that a run of points has on average.
 const MIN_BLOCKS: usize = 8;
-/// Minimum number of points of a row from which on writing row by row is as fast.
-const LONG_ROW: usize = 64;
+/// Maximum number of points of a row; longer ones are written as fast row by row.
+const MAX_ROW: usize = 63;
 /// Maximum number of points of a block.
 const MAX_BLOCK: usize = 256;
 
@@ -34,7 +34,7 @@ impl Level {
             first -= 1;
             size *= shape[first];
         }
-        if rank == 0 || shape[rank - 1] >= LONG_ROW || size < 2 || first == 0 {
+        if rank == 0 || shape[rank - 1] > MAX_ROW || size < 2 || first == 0 {
             return false;
         }
         let inside = |dim: usize, index: usize| match &self.mask {
