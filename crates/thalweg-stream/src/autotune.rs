@@ -223,7 +223,7 @@ impl<P> Autotuning<P> {
     }
 
     /// Plans that compete, or have competed, with the current one.
-    pub fn rivals(&self) -> Vec<Arc<P>> {
+    pub fn other_candidates(&self) -> Vec<Arc<P>> {
         self.locked().tried.iter().filter_map(|t| t.ready.clone()).collect()
     }
 

@@ -68,9 +68,9 @@ pub(crate) fn learn(device: DeviceRef, instance: &Instance, footprint: u64, ns: 
             continue;
         }
         // Kernels of a class differ; the factor moves half of the way from those before.
-        let now = (ns / (predicted * common)).clamp(1.0, Corrections::MOST);
+        let now = (ns / (predicted * common)).clamp(1.0, Corrections::MAX_FACTOR);
         let factor = before.map_or(now, |before| (before * now).sqrt());
-        let shown = |factor: f64| if factor < Corrections::LEAST { 1.0 } else { factor };
+        let shown = |factor: f64| if factor < Corrections::MIN_FACTOR { 1.0 } else { factor };
         if (shown(factor) / before.unwrap_or(1.0)).ln().abs() > CHANGE.ln() {
             factors.push((class, factor));
         }

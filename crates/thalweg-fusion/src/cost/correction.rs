@@ -5,7 +5,7 @@
 //! multiplies by it. A constant describes one quantity and is fitted to one kernel; a correction describes what the
 //! model leaves out, such as two index maps composed in one loop.
 //!
-//! Always true: a factor is from [`Corrections::LEAST`] to [`Corrections::MOST`], so a corrected time is never below the uncorrected one, and lower
+//! Always true: a factor is from [`Corrections::MIN_FACTOR`] to [`Corrections::MAX_FACTOR`], so a corrected time is never below the uncorrected one, and lower
 //! bounds of the search stay lower bounds.
 //!
 //! [`Costs::time`]: super::Costs::time
@@ -103,9 +103,9 @@ pub struct Corrections(Option<Arc<BTreeMap<KernelClass, f64>>>);
 
 impl Corrections {
     /// Minimum factor of a correction: smaller errors are within the model's precision.
-    pub const LEAST: f64 = 2.0;
+    pub const MIN_FACTOR: f64 = 2.0;
     /// Maximum factor of a correction.
-    pub const MOST: f64 = 256.0;
+    pub const MAX_FACTOR: f64 = 256.0;
 
     /// Factor for kernels of a class; 1 without a correction.
     pub fn factor(&self, class: KernelClass) -> f64 {
@@ -114,14 +114,14 @@ impl Corrections {
     }
 
     /// Corrections with the factors of these classes replaced: by the one given, or by none if it is below
-    /// [`Corrections::LEAST`].
+    /// [`Corrections::MIN_FACTOR`].
     pub fn with(&self, factors: impl IntoIterator<Item = (KernelClass, f64)>) -> Corrections {
         let mut all = self.0.as_deref().cloned().unwrap_or_default();
         for (class, factor) in factors {
-            if factor < Corrections::LEAST || !factor.is_finite() {
+            if factor < Corrections::MIN_FACTOR || !factor.is_finite() {
                 all.remove(&class);
             } else if all.len() < CLASSES || all.contains_key(&class) {
-                all.insert(class, factor.min(Corrections::MOST));
+                all.insert(class, factor.min(Corrections::MAX_FACTOR));
             }
         }
         Corrections((!all.is_empty()).then(|| Arc::new(all)))
@@ -173,7 +173,7 @@ mod tests {
     fn small_factors_remove_a_correction_and_large_ones_are_bounded() {
         let class = KernelClass::of(&map(64, AccessKind::Gathered));
         let some = Corrections::default().with([(class, 1e9)]);
-        assert_eq!(some.iter().collect::<Vec<_>>(), [(class, Corrections::MOST)]);
+        assert_eq!(some.iter().collect::<Vec<_>>(), [(class, Corrections::MAX_FACTOR)]);
         assert!(some.with([(class, 1.9)]).is_empty());
         assert!(some.with([(class, f64::NAN)]).is_empty());
         assert_eq!(class.to_string(), "map, 64 points, gathered");

@@ -55,9 +55,12 @@ impl Recorder {
         let mut found = self.schedule(chosen);
         if matches!(found, Err(Error::OutOfMemory { .. })) {
             // Any plan that competes with this one may take less memory.
-            let rivals = [own.clone()].into_iter().chain(own.autotuning.rivals()).chain(ready.autotuning.rivals());
-            for rival in rivals.filter(|rival| !Arc::ptr_eq(rival, chosen)).collect::<Vec<_>>() {
-                if let Ok(fits) = self.schedule(&rival) {
+            let candidates = [own.clone()]
+                .into_iter()
+                .chain(own.autotuning.other_candidates())
+                .chain(ready.autotuning.other_candidates());
+            for candidate in candidates.filter(|c| !Arc::ptr_eq(c, chosen)).collect::<Vec<_>>() {
+                if let Ok(fits) = self.schedule(&candidate) {
                     found = Ok(fits);
                     break;
                 }
