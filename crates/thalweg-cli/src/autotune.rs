@@ -3,7 +3,7 @@
 //! medians are compared.
 
 use crate::failure::Outcome;
-use crate::measure::median;
+use crate::measure::{NO_TRIALS, median};
 use crate::predict::programs;
 use crate::report;
 use crate::workloads::{self, Size};
@@ -112,8 +112,8 @@ fn compete(name: String, call: &dyn Fn() -> Vec<Tensor>, tell: bool) -> Outcome<
         }
         // Alternate, each first equally often.
         for measured in [n % 2 == 0, n % 2 == 1] {
-            // A share so small that no further plan is tried; `None` would disable the measured winner.
-            set_measuring(measured.then_some(1e-9));
+            // `None` would disable the measured winner.
+            set_measuring(measured.then_some(NO_TRIALS));
             let us = run()?;
             if measured { on.push(us) } else { off.push(us) }
         }

@@ -17,12 +17,16 @@ pub fn show(device: Device, calibrate: bool) -> crate::failure::Outcome {
     }
     let costs = device.costs();
     let typical = Costs { threads: costs.threads, ..(*device.typical_costs()).clone() };
-    let from = match *costs == typical {
+    let corrected = costs.corrections.iter().count();
+    let from = match costs.uncorrected() == typical {
         false => "measured",
         true if device.name().starts_with("cuda") => "what a chip of that size should give (--calibrate measures)",
         true => "typical (--calibrate measures)",
     };
     crate::out!("costs         {from}; {:016x}", costs.id());
+    if corrected > 0 {
+        crate::out!("              {corrected} classes of kernels corrected by what they took");
+    }
     let all = if costs.threads == 1 { String::new() } else { format!("all {} threads", costs.threads) };
     crate::out!("  {:<10} {:>12} {:>12}   {:>12} {:>12}", "in use", "read", "write", all, "");
     for l in &costs.levels {

@@ -69,6 +69,9 @@ pub struct Times {
     pub sorted: Vec<f64>,
 }
 
+/// Fraction of the run time for measuring, so small that no plan is tried, while measured winners still run.
+pub const NO_TRIALS: f64 = 1e-9;
+
 impl Times {
     /// Median of the timed calls.
     pub fn median(&self) -> f64 {

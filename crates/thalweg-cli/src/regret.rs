@@ -3,7 +3,7 @@
 //! predictions.
 
 use crate::failure::{Outcome, failure};
-use crate::measure::median;
+use crate::measure::{NO_TRIALS, median};
 use crate::workloads::{self, Size, Workload};
 use clap::Args;
 use std::sync::mpsc;
@@ -20,8 +20,6 @@ const ROUNDS: (usize, usize) = (7, 101);
 const TIME: Duration = Duration::from_millis(1500);
 /// Maximum ratio of the plan's time to that of a plan without a search.
 const BAR: f64 = 1.05;
-/// Share of the run time for measuring plans so small that no plan is tried, while measured winners still run.
-const NO_TRIALS: f64 = 1e-9;
 
 /// Arguments of `thalweg regret`.
 #[derive(Args, Debug)]

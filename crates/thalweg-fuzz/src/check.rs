@@ -345,7 +345,8 @@ impl Checker {
         }
         self.on_another_thread(program, &unfused)?;
         self.as_a_new_process(program, &unfused)?;
-        // On both devices by the plan that follows from the program: one that was measured has other last bits.
+        // Both devices run the plan that follows from the program, without corrections learned on one of them: another plan
+        // has other last bits.
         set_costs(self.device, (*costs(self.device)).clone());
         let share = set_measuring(None);
         let fast = self.run(program, FAST, Drops::Early, false).map_err(|e| format!("not strict: {e}"));

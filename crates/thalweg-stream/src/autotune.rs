@@ -5,11 +5,11 @@
 //! real buffers, warm caches, memory reused in place. Every run gives correct results, so a trial costs only the extra
 //! time of a slower plan. Out: the plan that runs from then on.
 //!
-//! Some runs time each launch: what took longer than predicted corrects the model (`corrections`) before other plans
+//! Some runs time each launch: those that took longer than predicted correct the model (`corrections`) before other plans
 //! are named.
 //!
 //! Always true: naming plans and the extra time of slower ones stay below a fraction of the segment's total run time (5
-//! % unless set otherwise). A plan wins only if it is more than 3 % faster both in the median and in the lower
+//! % unless set otherwise), except for naming them where a plan takes far longer than predicted. A plan wins only if it is more than 3 % faster both in the median and in the lower
 //! quartile. While the budget allows no trial, the leader runs: a plan that was faster in each of its runs. Where
 //! launches are asynchronous the device's clock decides, some runs later; nobody waits for it. Results of different
 //! plans may differ in the last bits, as fused and unfused ones do; in strict mode they do not.
@@ -267,7 +267,7 @@ impl<P> Autotuning<P> {
     fn begin(&self, c: &mut Course<P>, share: f64, name: impl FnOnce(&[u64]) -> Named<P>) -> bool {
         // With an unlimited budget, which the fuzzer sets, naming happens at once.
         let at_once = share.is_infinite();
-        if !at_once && c.total / c.runs < SHORTEST_NS {
+        if !at_once && c.is_short() {
             self.close();
             return false;
         }
@@ -397,10 +397,14 @@ impl<P> Tried<P> {
 }
 
 impl<P> Course<P> {
+    /// Whether runs are too short for measuring to pay.
+    fn is_short(&self) -> bool {
+        self.runs > 0 && self.total / self.runs < SHORTEST_NS
+    }
+
     /// Whether the plan has run for long enough to name others: naming takes about `naming_ns`.
     fn is_due(&self, share: f64, naming_ns: u64) -> bool {
-        let short = self.runs > 0 && self.total / self.runs < SHORTEST_NS;
-        let paid = || short || self.total as f64 * share >= naming_ns as f64;
+        let paid = || self.is_short() || self.total as f64 * share >= naming_ns as f64;
         share.is_infinite() || self.far_off && self.runs >= FIRST_RUNS_FAR_OFF || self.runs >= FIRST_RUNS && paid()
     }
 

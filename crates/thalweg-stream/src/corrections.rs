@@ -1,4 +1,4 @@
-//! Learning from kernels: corrections of the cost model from launch times.
+//! Corrections of the cost model from launch times.
 //!
 //! In: the minimum time of each launch of a plan that runs often. A launch that took more than twice its prediction
 //! gives its class of kernels a factor ([`Corrections`]), which every later search on the device reads, in this process
@@ -75,10 +75,10 @@ pub(crate) fn learn(device: DeviceRef, instance: &Instance, footprint: u64, ns: 
             factors.push((class, factor));
         }
     }
-    let changed = !factors.is_empty();
+    let learned = factors.len() as u64;
+    let changed = learned > 0 && correct(device, &in_force, in_force.corrections.with(factors));
     if changed {
-        count(|c| c.corrections += factors.len() as u64);
-        correct(device, &in_force, in_force.corrections.with(factors));
+        count(|c| c.corrections += learned);
     }
     changed
 }

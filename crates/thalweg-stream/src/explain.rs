@@ -9,16 +9,17 @@ use crate::tier::TierRun;
 use std::time::{Duration, Instant};
 use thalweg_fusion::{Explanation, KernelReport, OwnedSegment};
 
-/// Minimum number of calls before a steady explanation (`WARM_CALLS`), and the time after which more of them end (`WARM`).
-const WARM_CALLS: usize = 12;
-const WARM: Duration = Duration::from_millis(300);
+/// Number of calls before a steady explanation: at least four, twelve if they end within two seconds, and as many as 0.3
+/// seconds take.
+const WARM_CALLS: (usize, usize) = (4, 12);
+const WARM: (Duration, Duration) = (Duration::from_millis(300), Duration::from_secs(2));
 /// Minimum and maximum number of timed calls of a steady explanation (`TIMED_CALLS`), and the time after which the
 /// minimum is enough (`TIMED`).
 const TIMED_CALLS: (usize, usize) = (3, 31);
 const TIMED: Duration = Duration::from_millis(300);
 /// Number of the call after which background searches are waited for: repeated segments are in search by then.
 const SEARCHED: usize = 3;
-/// Share of the run time for measuring plans so small that no plan is tried, while measured winners still run.
+/// Fraction of the run time for measuring, so small that no plan is tried, while measured winners still run.
 const NO_TRIALS: f64 = 1e-9;
 
 /// Runs `f`, then everything it recorded and left waiting. Explains which operations were fused, the memory traffic of
@@ -28,16 +29,25 @@ pub fn explain<T>(f: impl FnOnce() -> T) -> (T, Explanation) {
     (out, Explanation { segments, runs: 1 })
 }
 
-/// Calls `f` until its segments have been searched for and their plans have competed, for about half a second, then
-/// explains a call. The time of a kernel is its median over several calls, without first-time compilation and
+/// Setting of measuring that is restored on drop, also when `f` panics.
+struct Restore(Option<f64>);
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        set_measuring(self.0);
+    }
+}
+
+/// Calls `f` until its segments have been searched for and their plans have competed, for about half a second and at
+/// least seven times, then explains a call. The time of a kernel is its median over several calls, without first-time compilation and
 /// first-touch of memory. Covers the calling thread's streams only.
 pub fn explain_steady<T>(mut f: impl FnMut() -> T) -> (T, Explanation) {
     let share = measuring();
     // Plans compete as early as possible, so that they do not alternate while launches are timed.
-    let old = set_measuring(share.map(|share| share.max(1.0)));
+    let _restore = Restore(set_measuring(share.map(|share| share.max(1.0))));
     let begin = Instant::now();
     let mut calls = 0;
-    while calls < WARM_CALLS || begin.elapsed() < WARM {
+    while calls < WARM_CALLS.0 || begin.elapsed() < WARM.0 || calls < WARM_CALLS.1 && begin.elapsed() < WARM.1 {
         drop(f());
         each_own(|r| r.cut(Wanted::All));
         calls += 1;
@@ -65,7 +75,6 @@ pub fn explain_steady<T>(mut f: impl FnMut() -> T) -> (T, Explanation) {
         }
         times.iter_mut().zip(&again).for_each(|(t, k)| t.push(k.measured_ns));
     }
-    set_measuring(old);
     explanation.runs = times.first().map_or(1, Vec::len);
     let kernels = explanation.segments.iter_mut().flat_map(|s| &mut s.kernels);
     for (kernel, mut times) in kernels.zip(times) {

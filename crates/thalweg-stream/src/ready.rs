@@ -19,8 +19,8 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use thalweg_fusion::{
-    Instance, Needs, Plan, Planned, ScalarClasses, Schedule, Segment, Step, alternatives, footprint, instantiate,
-    schedule, schedule_within,
+    Instance, Needs, Plan, ScalarClasses, Schedule, Segment, Step, alternatives, footprint, instantiate, schedule,
+    schedule_within,
 };
 use thalweg_ir::{Arg, RelOp, Shape};
 use thalweg_kernel::Moved;
@@ -214,19 +214,19 @@ impl Ready {
         let own = self.instance.time(&costs, footprint);
         // Compiling for a GPU takes long, so that what the model predicts to be slower is not compiled.
         let worth = if device.device().throughput().is_some() { WORTH_COMPILING } else { WORTH_TRYING };
-        let instantiated = |planned: Planned| {
-            let instance = instantiate(&planned.plan, segment, &self.classes)?;
+        let instantiated = |plan: Plan| {
+            let instance = instantiate(&plan, segment, &self.classes)?;
             let time = instance.time(&costs, footprint);
             // Nor is what takes far more memory, which may not be there.
             let small = instance.footprint() <= MAX_MEMORY * self.instance.footprint() + SPARE_MEMORY;
             (small && time as f64 <= own as f64 * worth).then_some(())?;
-            Some((self.instantiated(device, segment, planned.plan, instance)?, time))
+            Some((self.instantiated(device, segment, plan, instance)?, time))
         };
         // The plan that ran before is always a candidate.
         let earlier = self.earlier.iter().filter(|r| Arc::ptr_eq(&r.classes, &self.classes) && r.plan != self.plan);
         let earlier: Vec<_> = earlier.map(|r| (r.clone(), r.instance.time(&costs, footprint))).collect();
         let room = MAX_ALTERNATIVES - earlier.len();
-        let new = |p: &Planned| earlier.iter().all(|(r, _)| *r.plan != p.plan);
+        let new = |plan: &Plan| earlier.iter().all(|(r, _)| *r.plan != *plan);
         let named = || {
             let others = alternatives(segment, &costs, &self.plan, room).into_iter().filter(new);
             earlier.iter().cloned().chain(others.filter_map(instantiated)).collect()

@@ -10,7 +10,7 @@
 
 use super::facts::Facts;
 use super::horizontal;
-use super::kernels::{Kernels, PartsUsed};
+use super::kernels::Kernels;
 use super::search::{Effort, State, stores_of};
 use super::{Planned, Planner};
 use crate::cost::Costs;
@@ -25,46 +25,49 @@ const HOPELESS: u64 = 2;
 /// Maximum number of operations at which one kernel for each is a candidate.
 const MAX_UNFUSED_OPS: usize = 256;
 
-/// Returns up to `most` other plans, most promising first; none without fusion, where there is only one plan. The
-/// predicted time of an unfused plan is 0.
-pub fn alternatives(segment: Segment<'_>, costs: &Costs, plan: &Plan, most: usize) -> Vec<Planned> {
+/// Returns up to `most` other plans, most promising first; none without fusion, where there is only one plan.
+pub fn alternatives(segment: Segment<'_>, costs: &Costs, plan: &Plan, most: usize) -> Vec<Plan> {
     if !segment.mode.fused {
         return vec![];
     }
-    // The first alternative is the other form of the segment: rewritten if this plan is not, as recorded if it is.
     let rewritten = plan.rewrite.apply(&segment);
     let of = rewritten.as_ref().map_or(segment, |r| r.segment(&segment));
     let planner = Planner { segment, costs, effort: Effort::default(), at_hand: None };
-    let again = (!costs.corrections.is_empty()).then(|| planner.plan().ok()).flatten();
-    let other = match rewritten {
-        Some(_) => planner.as_written().ok(),
-        None => planner.rewritten(),
-    };
-    let mut first: Vec<Planned> = vec![];
-    for planned in again.into_iter().chain(without_search(&planner)).chain(other) {
-        if first.len() < most && planned.plan != *plan && first.iter().all(|p| p.plan != planned.plan) {
-            first.push(planned);
+    // The other form of the segment: rewritten if this plan is not, as recorded if it is. Also its own form again, if
+    // kernels have corrected the model since.
+    let corrected = !costs.corrections.is_empty();
+    let forms = [
+        (rewritten.is_none() || corrected).then(|| planner.rewritten()).flatten(),
+        (rewritten.is_some() || corrected).then(|| planner.as_written().ok()).flatten(),
+    ];
+    let mut forms: Vec<Planned> = forms.into_iter().flatten().collect();
+    forms.sort_by_key(|planned| planned.time);
+    let mut plans: Vec<Plan> = vec![];
+    let mut add = |candidate: Plan| {
+        if plans.len() < most && candidate != *plan && !plans.contains(&candidate) {
+            plans.push(candidate);
         }
+        plans.len() < most
+    };
+    let room = forms.into_iter().map(|planned| planned.plan).chain(without_search(&planner)).all(&mut add);
+    if room {
+        let own_form = |other: Plan| Plan { rewrite: plan.rewrite.clone(), ..other };
+        of_written(of, costs, plan, most).into_iter().map(own_form).all(add);
     }
-    let of_same = of_written(of, costs, plan, most).into_iter();
-    let of_same = of_same.map(|o| Planned { plan: Plan { rewrite: plan.rewrite.clone(), ..o.plan }, ..o });
-    let new: Vec<Planned> = of_same.filter(|o| first.iter().all(|p| p.plan != o.plan)).collect();
-    first.extend(new);
-    first.truncate(most);
-    first
+    plans
 }
 
 /// Plans that a program can have without a search: the one of a quick search, and one kernel for each operation.
-fn without_search(planner: &Planner<'_>) -> impl Iterator<Item = Planned> {
+fn without_search(planner: &Planner<'_>) -> impl Iterator<Item = Plan> {
     let quick = Planner { effort: Effort::Quick, ..*planner }.plan().ok();
     let apart = Segment { mode: Mode { fused: false, ..planner.segment.mode }, ..planner.segment };
     let few = planner.segment.ops.len() <= MAX_UNFUSED_OPS;
     let unfused = few.then(|| Planner { segment: apart, effort: Effort::None, ..*planner }.as_written().ok()).flatten();
-    quick.into_iter().chain(unfused)
+    quick.into_iter().chain(unfused).map(|planned| planned.plan)
 }
 
 /// Alternative plans of a segment without rewriting it.
-fn of_written(segment: Segment<'_>, costs: &Costs, plan: &Plan, most: usize) -> Vec<Planned> {
+fn of_written(segment: Segment<'_>, costs: &Costs, plan: &Plan, most: usize) -> Vec<Plan> {
     let facts = Facts::new(segment);
     let mut kernels = Kernels::new(&facts, costs);
     let (stores, stored) = stores_of(plan, segment.ops.len());
@@ -87,15 +90,12 @@ fn of_written(segment: Segment<'_>, costs: &Costs, plan: &Plan, most: usize) -> 
         s.kernels.iter().map(|k| facts.ranked(&k.stores).iter().map(|&i| facts.rank[i]).collect()).collect()
     };
     found.sort_by_cached_key(|s| (s.time, places(s)));
-    let mut plans: Vec<Planned> = vec![];
-    let mut all = found.iter().map(|s| (facts.finish(s), s.time)).collect::<Vec<_>>();
     // If the plan has groups, one alternative launches their kernels separately.
-    if let Some(apart) = horizontal::ungrouped(plan) {
-        all.insert(0, (apart, own.time));
-    }
-    for (candidate, time) in all {
-        if plans.len() < most && candidate != *plan && plans.iter().all(|p| p.plan != candidate) {
-            plans.push(Planned { plan: candidate, time, complete: true, visits: 0, parts: PartsUsed::default() });
+    let apart = horizontal::ungrouped(plan);
+    let mut plans: Vec<Plan> = vec![];
+    for candidate in apart.into_iter().chain(found.iter().map(|s| facts.finish(s))) {
+        if plans.len() < most && candidate != *plan && !plans.contains(&candidate) {
+            plans.push(candidate);
         }
     }
     plans

@@ -58,8 +58,6 @@ impl Checker {
             outcome = outcome.and_then(|()| self.equal(program, &got?, want, &format!("by plan {n}")));
         }
         set_measuring(share);
-        // Drops what was learned from kernels of this device: another one would plan otherwise.
-        set_costs(self.device, (*costs(self.device)).clone());
         outcome
     }
 

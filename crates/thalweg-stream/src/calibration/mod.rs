@@ -113,18 +113,19 @@ pub fn set_costs(device: DeviceRef, costs: Costs) {
     known.get_or_insert_default().insert(device, Arc::new(of_machine(device, costs.uncorrected())));
 }
 
-/// Activates corrections of the constants `costs` in all threads, and saves them for later processes. Does nothing if
-/// other constants are in force by now.
-pub(crate) fn correct(device: DeviceRef, costs: &Arc<Costs>, corrections: Corrections) {
+/// Activates corrections of the constants `costs` in all threads, and saves them for later processes. Returns false,
+/// with nothing changed, if other constants are in force by now.
+pub(crate) fn correct(device: DeviceRef, costs: &Arc<Costs>, corrections: Corrections) -> bool {
     let corrected = Arc::new(Costs { corrections, ..(**costs).clone() });
     {
         let mut known = COSTS.write().unwrap_or_else(|e| e.into_inner());
         match known.get_or_insert_default().get_mut(&device) {
             Some(set) if Arc::ptr_eq(set, costs) => *set = corrected.clone(),
-            _ => return,
+            _ => return false,
         }
     }
     save_corrections(device, &corrected);
+    true
 }
 
 /// Number of threads that the constants describe: 1 for a device with asynchronous launches.

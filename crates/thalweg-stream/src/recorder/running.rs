@@ -52,20 +52,7 @@ impl Recorder {
             ready.others(self.device, self.segment(&laid), ns)
         });
         let chosen = turn.as_ref().and_then(|t| t.ready.as_ref()).unwrap_or(&ready);
-        let mut found = self.schedule(chosen);
-        if matches!(found, Err(Error::OutOfMemory { .. })) {
-            // Any plan that competes with this one may take less memory.
-            let candidates = [own.clone()]
-                .into_iter()
-                .chain(own.autotuning.other_candidates())
-                .chain(ready.autotuning.other_candidates());
-            for candidate in candidates.filter(|c| !Arc::ptr_eq(c, chosen)).collect::<Vec<_>>() {
-                if let Ok(fits) = self.schedule(&candidate) {
-                    found = Ok(fits);
-                    break;
-                }
-            }
-        }
+        let found = self.schedule_any(chosen, [&own, &ready]);
         let runs = found.as_ref().map_or(chosen, |f| &f.0);
         let tier = match (Arc::ptr_eq(chosen, &ready), Arc::ptr_eq(&ready, &own)) {
             (false, _) => Tier::Competing,
@@ -135,6 +122,22 @@ impl Recorder {
         };
         count(|c| c.plans_found += (origin == Origin::Memory) as u64);
         Ok((ready, origin))
+    }
+
+    /// Instance and schedule to run within the available memory: of the plan `chosen`, or of any that competes with
+    /// these, which may take less.
+    fn schedule_any(
+        &mut self,
+        chosen: &Arc<Ready>,
+        [own, ready]: [&Arc<Ready>; 2],
+    ) -> Result<(Arc<Ready>, Arc<Numbered>), Error> {
+        let found = self.schedule(chosen);
+        if !matches!(found, Err(Error::OutOfMemory { .. })) {
+            return found;
+        }
+        let competing = [own, ready].into_iter().flat_map(|r| r.autotuning.other_candidates());
+        let others = std::iter::once(own.clone()).chain(competing).filter(|other| !Arc::ptr_eq(other, chosen));
+        others.collect::<Vec<_>>().iter().find_map(|other| self.schedule(other).ok()).map_or(found, Ok)
     }
 
     /// Instance and schedule to run within the available memory.

@@ -95,7 +95,7 @@ fn memory_of_another_library_begins_anywhere() {
         let sums: Vec<f32> = numbers[first..first + 64].chunks(8).map(|row| row.iter().sum()).collect();
         assert_eq!(values(&x.sum(1)), sums);
         assert_eq!(values(&x.matmul(&Tensor::eye(8).to_device(emulated()).unwrap())), want(&|v| v));
-        // What a layout says of alignment is the offset in an aligned buffer.
+        // The offset in an aligned buffer says how a view is aligned.
         assert_eq!(x.slice((1.., ..)).memory().unwrap().address(), address.as_ptr().cast_const().wrapping_add(32));
     }
 }

@@ -221,7 +221,7 @@ mod x86 {
                         let own = mask(inside.start, inside.end, at, $lanes) as $mask;
                         let from = from.wrapping_add(at * STEP);
                         // SAFETY: the caller's promise: elements inside the limits are readable, others are not read.
-                        // What is written past the run is overwritten by the next run, or is in the gap after the row.
+                        // Elements past the run are overwritten by the next run, or are in the gap after the row.
                         unsafe {
                             let x = if STEP == 1 {
                                 $load(outside, own, from)
