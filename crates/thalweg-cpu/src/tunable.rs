@@ -59,6 +59,9 @@ thalweg_ir::tunables! {
         /// Maximum bytes of a GEMM operand that is read in place instead of packed: it must stay in the near caches
         /// beside the accumulators.
         max_direct_factor: 96 << 10, in 0..=4096,
+        /// Maximum number of tiles of rows of a GEMM at which a row-major B is read in place whatever its size: packing it
+        /// would take as long as the product.
+        max_direct_tiles: 3, in 0..=1,
         /// Maximum bytes of a packed block of rows of A, over all of K, that a GEMM task retains for all its column
         /// blocks. Larger ones are packed again for each.
         max_packed_rows: 2 << 20, in 0..=4096,

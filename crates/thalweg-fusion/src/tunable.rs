@@ -27,6 +27,9 @@ thalweg_ir::tunables! {
         /// Minimum number of points of a row for an inner-axis reduction. Shorter rows, if there are many, may be
         /// reduced along the outer axis, regardless of their accesses.
         min_row: 16, in 1..=16,
+        /// Maximum work, in points, of a small matrix whose columns are folded row by row instead of as an outer-axis strip,
+        /// whose setup takes as long. Each column counts as fifty points more, since the lanes of its sum are added up.
+        max_narrow_matrix: 1000, in 52..=160,
         /// Minimum number of points of a run of a row. A shorter one is merged with others if the order of a row's
         /// elements is free, since each run costs a call.
         min_run: 512, in 1..=16,

@@ -126,6 +126,14 @@ impl Tensor {
         Ok(TensorMemory { storage: self.value.storage()?, dtype: self.dtype(), device: self.value.device() })
     }
 
+    /// A copy that is recorded like any operation and computed later: the product with 1, which is exact. No gradient
+    /// flows through it.
+    #[doc(hidden)]
+    pub fn recorded_copy(&self) -> Tensor {
+        let x = self.detach();
+        if x.dtype() == DType::Bool { (x.cast(DType::U8) * 1).cast(DType::Bool) } else { x * 1 }
+    }
+
     /// A dense copy of the tensor in memory of its own, which nothing else shares. Computes the value.
     ///
     /// ```
@@ -140,9 +148,8 @@ impl Tensor {
     /// When the value cannot be computed, or the device has no memory for it.
     pub fn deep_copy(&self) -> Result<Tensor, Error> {
         // A kernel copies, unless the planner makes the copy a view.
-        let x = self.detach();
-        let copy = if x.dtype() == DType::Bool { (x.cast(DType::U8) * 1).cast(DType::Bool) } else { &x * 1 };
-        let (from, to) = (x.memory()?, copy.memory()?);
+        let copy = self.recorded_copy();
+        let (from, to) = (self.memory()?, copy.memory()?);
         if to.is_dense() && from.storage.buffer.address() != to.storage.buffer.address() {
             return Ok(copy);
         }

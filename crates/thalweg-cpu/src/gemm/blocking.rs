@@ -93,10 +93,6 @@ pub struct Blocking {
     pub keeps_left: bool,
 }
 
-/// Maximum number of tiles of rows at which B is read in place whatever its size: packing it would take as long as the
-/// product.
-const DIRECT_TILES: usize = 3;
-
 /// Minimum bytes of each row of B that a task packs at a time ([`Right::Own`]): memory reaches its bandwidth only in
 /// long contiguous ranges.
 const OWN_BYTES: usize = 4 << 10;
@@ -123,7 +119,7 @@ pub fn blocking(s: &Sizes) -> Blocking {
     let direct = s.right_rows.is_some_and(|stride| {
         let near = small_right && !aliases(stride, s.k);
         // A tile reads each of its lines once; a few tiles of rows read a block of terms again, from a private cache.
-        near || s.step == 1 && s.m <= DIRECT_TILES * tile_rows
+        near || s.step == 1 && TUNABLES.max_direct_tiles.admits(s.m.div_ceil(tile_rows))
     });
     let left_direct = s.left_rows.is_some_and(|stride| {
         if s.step > 1 {

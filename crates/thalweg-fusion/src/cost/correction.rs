@@ -5,8 +5,8 @@
 //! multiplies by it. A constant describes one quantity and is fitted to one kernel; a correction describes what the
 //! model leaves out, such as two index maps composed in one loop.
 //!
-//! Always true: a factor is from [`Corrections::MIN_FACTOR`] to [`Corrections::MAX_FACTOR`], so a corrected time is never below the uncorrected one, and lower
-//! bounds of the search stay lower bounds.
+//! Always true: a factor is from [`Corrections::MIN_FACTOR`] to [`Corrections::MAX_FACTOR`], so a corrected time is
+//! never below the uncorrected one, and lower bounds of the search stay lower bounds.
 //!
 //! [`Costs::time`]: super::Costs::time
 

@@ -13,8 +13,8 @@ const RISE: f64 = 0.05;
 const NEAR: usize = 2;
 
 impl Costs {
-    /// Predicted picoseconds of a launch, with the correction of its class. `footprint`: bytes that the whole segment reads and writes, which determine
-    /// the memory level; equal for all plans that are compared.
+    /// Predicted picoseconds of a launch, with the correction of its class. `footprint`: bytes that the whole segment
+    /// reads and writes, which determine the memory level; equal for all plans that are compared.
     pub fn time(&self, features: &CostFeatures, footprint: u64) -> u64 {
         let level = self.level(footprint);
         let arithmetic = self.arithmetic(features, level);

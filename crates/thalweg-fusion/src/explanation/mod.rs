@@ -527,8 +527,8 @@ impl KernelReport {
 }
 
 impl Explanation {
-    /// Kernels that took at least 5 % of the time and more than 1.5 times their prediction, or less than its part of
-    /// 1.5, as segment and index of the kernel, by falling difference. Empty for a single run, whose times say little.
+    /// Kernels that took at least 5 % of the time, and more than 1.5 times as long as predicted or less than two thirds
+    /// of that, as indices of segment and kernel, largest difference first. Empty for a single run, whose times say little.
     pub fn mispredicted(&self) -> Vec<(usize, usize)> {
         let all = || self.segments.iter().flat_map(|s| &s.kernels);
         let total: u64 = all().map(|k| k.measured_ns).sum();

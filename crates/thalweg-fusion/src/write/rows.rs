@@ -322,17 +322,13 @@ pub(crate) fn lay_out_tiled(
     (Kernel::Rows { body, orientation: Orientation::InnerAxis }, tiles)
 }
 
-/// Maximum work, in points, of a matrix of rows that is folded row by row although the rows are its columns:
-/// setting up an outer-axis strip takes as long. (A row counts as fifty points, since the lanes of its sum are added up.)
-const NARROW_MATRIX: usize = 1000;
-
 /// Whether the rows are the columns of many small matrices (`[20000, 11, 3]` folded over the middle axis), and only their
 /// folds are stored.
 fn are_narrow(body: &Body, d: &Dims) -> bool {
     let columns = d.dims[d.kept - 1].0;
     let matrices: usize = d.dims[..d.kept - 1].iter().map(|d| d.0).product();
     let folds = body.scans.is_empty() && body.stores.iter().all(|s| body.accesses[s.access as usize].per_row);
-    folds && matrices > columns && columns * (50 + d.row()) <= NARROW_MATRIX
+    folds && matrices > columns && TUNABLES.max_narrow_matrix.admits(columns * (50 + d.row()))
 }
 
 /// Orientation of a row kernel: inner-axis or outer-axis, whichever makes more accesses contiguous. On a device that

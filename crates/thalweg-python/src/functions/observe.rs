@@ -52,8 +52,28 @@ impl Explanation {
     }
 }
 
-/// Calls ``f(*args, **kwargs)`` for about half a second, until its plans are found and have been measured, and explains a
-/// call. The time of a kernel is its median over several calls. Only this thread's work is reported.
+/// A function with its arguments, to be called without the GIL held by the caller.
+struct Callback {
+    f: Py<PyAny>,
+    args: Py<PyTuple>,
+    kwargs: Option<Py<PyDict>>,
+}
+
+impl Callback {
+    fn new(f: &Bound<'_, PyAny>, args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> Callback {
+        let kwargs = kwargs.map(|k| k.clone().unbind());
+        Callback { f: f.clone().unbind(), args: args.clone().unbind(), kwargs }
+    }
+
+    /// Calls the function. Its result is held until everything has run, so that it is computed.
+    fn call(&self) -> PyResult<Py<PyAny>> {
+        Python::attach(|py| self.f.call(py, self.args.bind(py), self.kwargs.as_ref().map(|k| k.bind(py))))
+    }
+}
+
+/// Calls ``f(*args, **kwargs)`` for about half a second and at least eight times, until its plans are found and have been
+/// measured, and explains a call. The time of a kernel is its median over several calls. Only this thread's work is
+/// reported.
 ///
 /// If ``f`` must not be called more than once, use ``explain_once``.
 #[pyfunction]
@@ -64,16 +84,10 @@ fn explain(
     args: &Bound<'_, PyTuple>,
     kwargs: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Explanation> {
-    let (f, args) = (f.clone().unbind(), args.clone().unbind());
-    let kwargs = kwargs.map(|k| k.clone().unbind());
     // A call that fails is not repeated.
-    f.call(py, args.bind(py), kwargs.as_ref().map(|k| k.bind(py)))?;
-    let (returned, explanation) = run(py, move || {
-        // The result is held until everything has run, so that it is computed.
-        thalweg::explain_steady(move || {
-            Python::attach(|py| f.call(py, args.bind(py), kwargs.as_ref().map(|k| k.bind(py))))
-        })
-    })?;
+    f.call(args, kwargs)?;
+    let callback = Callback::new(f, args, kwargs);
+    let (returned, explanation) = run(py, move || thalweg::explain_steady(|| callback.call()))?;
     returned?;
     Ok(Explanation(explanation))
 }
@@ -88,11 +102,8 @@ fn explain_once(
     args: &Bound<'_, PyTuple>,
     kwargs: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Explanation> {
-    let (f, args) = (f.clone().unbind(), args.clone().unbind());
-    let kwargs = kwargs.map(|k| k.clone().unbind());
-    let (returned, explanation) = run(py, move || {
-        thalweg::explain(move || Python::attach(|py| f.call(py, args.bind(py), kwargs.as_ref().map(|k| k.bind(py)))))
-    })?;
+    let callback = Callback::new(f, args, kwargs);
+    let (returned, explanation) = run(py, move || thalweg::explain(|| callback.call()))?;
     returned?;
     Ok(Explanation(explanation))
 }

@@ -22,7 +22,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
-use thalweg::{DType, Device, Error, Generator, MAX_RANK, Tensor, TensorMemory};
+use thalweg::{Device, Error, Generator, MAX_RANK, Tensor, TensorMemory};
 
 /// One operation of a program.
 struct Instruction {
@@ -479,12 +479,6 @@ fn inverse(order: &[usize]) -> Vec<usize> {
     out
 }
 
-/// A copy that is recorded like any operation: the product with 1, which is exact.
-fn recorded_copy(x: &Tensor) -> Tensor {
-    let x = x.detach();
-    if x.dtype() == DType::Bool { (x.cast(DType::U8) * 1).cast(DType::Bool) } else { &x * 1 }
-}
-
 /// The tensor with its dimensions in `order`, and the order that undoes it.
 fn ordered(x: &Tensor, order: Option<&[usize]>) -> (Tensor, Vec<usize>) {
     match order {
@@ -606,7 +600,7 @@ impl Run<'_> {
             let (tensor, other) = match value {
                 Value::Tensor(x) => {
                     let (x, back) = ordered(&x, result.order.as_deref());
-                    (Some((if result.copied { recorded_copy(&x) } else { x }, back)), None)
+                    (Some((if result.copied { x.recorded_copy() } else { x }, back)), None)
                 }
                 other => (None, Some(other)),
             };
