@@ -329,11 +329,16 @@ const CHOOSING: &[Function] = &[
         let mut all = vec![];
         for transposed in [false, true] {
             let groups = c.rng.usize(1..4);
-            let (inner, each) = (groups * c.rng.usize(1..4), c.rng.usize(1..20));
-            let (kernel, stride) = (c.rng.usize(1..5), c.rng.usize(1..4));
-            let (dilation, border) = (c.rng.usize(1..3), c.rng.usize(0..3));
-            let (samples, rows) = (c.rng.usize(1..3), 2 * kernel + c.rng.usize(1..4));
-            let columns = 2 * kernel + c.rng.usize(1..30);
+            let (inner, each) = (groups * c.rng.usize(1..3), c.rng.usize(1..7));
+            let stride = c.rng.usize(1..4);
+            // Half of the kernels are whole strides without dilation, whose residue classes are alike.
+            let (kernel, dilation) = match c.rng.bool() {
+                true => (stride * c.rng.usize(1..3), 1),
+                false => (c.rng.usize(1..5), c.rng.usize(1..3)),
+            };
+            let border = c.rng.usize(0..3);
+            let (samples, rows) = (c.rng.usize(1..3), 2 * kernel + c.rng.usize(1..3));
+            let columns = 2 * kernel + c.rng.usize(1..24);
             let x = c.filled([samples, inner, rows, columns]);
             let weights = match transposed {
                 true => c.filled([inner, each, kernel, kernel]),

@@ -177,7 +177,7 @@ impl<P> Autotuning<P> {
         if c.tried.is_empty() {
             let (due, wanted) = (c.is_due(share, naming_ns), if on_its_own { 1 } else { LAUNCH_TIMINGS });
             // Where the host waits for these timings, not before the budget allows the competition.
-            let launches = c.launch_timings < wanted && c.runs > 0 && (due || !on_its_own);
+            let launches = c.launch_timings < wanted && c.runs > 0 && !c.is_short() && (due || !on_its_own);
             if launches {
                 c.launch_timings += 1;
             }
