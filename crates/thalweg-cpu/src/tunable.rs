@@ -76,7 +76,7 @@ thalweg_ir::tunables! {
         max_masked_taps: 64, in 0..=64,
         /// Minimum length of runs of lines (the windows of a row of an image) from which panels are copied line by line
         /// even if runs of terms are longer. Panels of shorter runs are gathered from runs of terms and transposed.
-        min_line_run: 16, in 1..=16,
+        min_line_run: 16, in 1..=8,
         /// Maximum row stride, in bytes, of a GEMM operand A that is read in place instead of packed: a block of its
         /// rows is on few pages and stays in the second-level cache.
         max_direct_stride: 2 << 10, in 0..=256,

@@ -29,8 +29,13 @@ impl Call<'_> {
     /// Elements of the first tensor in another shape, repeated if there are too few.
     fn filled<const N: usize>(&self, shape: [usize; N]) -> Tensor {
         let n: usize = shape.iter().product();
-        let x = self.x.flatten();
-        Tensor::cat(&vec![x; n.div_ceil(self.x.numel())], 0).slice(..n as i64).reshape(shape)
+        let (x, copies) = (self.x.flatten(), n.div_ceil(self.x.numel()));
+        // A kernel that reads a thousand parts of a concatenation takes the interpreter minutes.
+        let all = match copies {
+            0..=32 => Tensor::cat(&vec![x; copies], 0),
+            _ => x.unsqueeze(0).expand([copies, self.x.numel()]).flatten(),
+        };
+        all.slice(..n as i64).reshape(shape)
     }
 
     fn axis(&mut self) -> usize {
@@ -359,6 +364,18 @@ const CHOOSING: &[Function] = &[
             let dy = c.filled([y.numel()]).reshape(*y.shape()).cos();
             let (dx, dw) = pull(&dy);
             all.extend([y, dx, dw]);
+        }
+        all
+    }),
+    ("conv_transpose", Floats, |c| {
+        // Kernels of whole strides without dilation: all residue classes have as many weights.
+        let mut all = vec![];
+        for _ in 0..6 {
+            let (channels, rows, stride) = (c.rng.usize(1..4), c.rng.usize(1..8), c.rng.usize(2..4));
+            let (taps, n) = (stride * c.rng.usize(1..3), c.rng.usize(3..10));
+            let (x, weight) = (c.filled([2, channels, n]), c.filled([channels, rows, taps]).sin());
+            let options = ConvTranspose::default().stride(stride).padding(c.rng.usize(0..2));
+            all.push(x.conv_transpose1d(&weight, None, options).sum(..));
         }
         all
     }),

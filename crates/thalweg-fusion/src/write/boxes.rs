@@ -8,6 +8,7 @@
 
 use crate::segment::Mode;
 use crate::tunable::TUNABLES;
+use std::collections::HashSet;
 use thalweg_ir::{MAX_RANK, Shape};
 use thalweg_kernel::IndexMap;
 
@@ -21,9 +22,12 @@ pub(crate) fn renumbered(domain: Shape, maps: &[IndexMap]) -> (Shape, Vec<IndexM
     let mut best = (domain, maps.to_vec());
     loop {
         let before = tables(&best.1);
-        let others: Vec<Shape> = best.1.iter().flat_map(IndexMap::renumberings).collect();
+        // Each shape once: the parts of a long concatenation have the same.
+        let mut others: Vec<Shape> = vec![];
+        let mut seen = HashSet::new();
+        others.extend(best.1.iter().flat_map(IndexMap::renumberings).filter(|shape| seen.insert(*shape)));
         for shape in others {
-            let Some(refined) = refine(best.0, shape) else { continue };
+            let Some(refined) = refine(best.0, shape).filter(|refined| *refined != best.0) else { continue };
             let over: Vec<IndexMap> = best.1.iter().map(|m| m.clone().reshape(refined)).collect();
             if tables(&over) < tables(&best.1) {
                 best = (refined, over);
