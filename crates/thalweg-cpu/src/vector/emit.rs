@@ -235,8 +235,10 @@ impl<'a> Emit<'a> {
 
     /// Pointer and stride of an instruction that accesses memory; `None` for other instructions.
     fn access(&self, inst: &Inst) -> Option<(Word, Mem)> {
-        let accesses =
-            matches!(inst.op, Op::Load(_) | Op::Store(_) | Op::StoreOne | Op::Merge(..) | Op::Gather | Op::StepLow);
+        let accesses = matches!(
+            inst.op,
+            Op::Load(_) | Op::LoadAt(_) | Op::Store(_) | Op::StoreOne | Op::Merge(..) | Op::Gather | Op::StepLow
+        );
         let p = inst.aux as u32 as u64;
         accesses.then(|| (self.pointer(p), self.arg((p / 2) as u16, 2)))
     }

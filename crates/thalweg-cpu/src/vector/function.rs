@@ -108,7 +108,7 @@ impl Emit<'_> {
             }
         }
         for i in &self.v.insts {
-            if matches!(i.op, Op::Load(_) | Op::Merge(..) | Op::Gather | Op::StepLow) {
+            if matches!(i.op, Op::Load(_) | Op::LoadAt(_) | Op::Merge(..) | Op::Gather | Op::StepLow) {
                 self.want_pointer(i.aux as u32 as u64);
             }
         }

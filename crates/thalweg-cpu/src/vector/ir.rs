@@ -231,6 +231,9 @@ pub enum Op {
     /// Gather of elements at the pointer plus the index lanes (first argument) times `imm`; 0 where the mask (second
     /// argument) is false.
     Gather,
+    /// Load as [`Op::Load`] from the pointer moved by as many elements as the lowest lane of the first argument says; 0,
+    /// and no access, where the lowest lane of the mask (second argument) is false.
+    LoadAt(Memory),
     /// Guard: if any lane of the mask is true, the call reports that its rectangle must take the slow path.
     Guard,
     /// Store of the first argument to a frame vector of a loop ([`Vir::loops`]; `aux`: `loop << 16 | value`).
@@ -542,6 +545,21 @@ impl Vir {
             self.slots.len() - 1
         });
         self.leaf(Op::Slot, slot.lane, 0, at as u64)
+    }
+
+    /// Whether a value is known to be the same in all lanes.
+    pub fn is_uniform(&self, x: Val) -> bool {
+        let mut uniform = vec![false; x.at() + 1];
+        for (i, inst) in self.insts[..=x.at()].iter().enumerate() {
+            let own = match inst.op {
+                Op::Slot => !matches!(self.slots[inst.aux as usize].source, Source::Tail | Source::Iteration(_)),
+                Op::Table | Op::Iota | Op::StepLow | Op::Take | Op::Pack | Op::Reverse | Op::PermuteWords => false,
+                Op::Load(_) | Op::LoadAt(_) | Op::Merge(..) | Op::Gather | Op::Machine(_) => false,
+                _ => true,
+            };
+            uniform[i] = own && inst.args().iter().all(|a| uniform[a.at()]);
+        }
+        uniform[x.at()]
     }
 
     /// Appends an instruction with an effect, ordered after all earlier effects.

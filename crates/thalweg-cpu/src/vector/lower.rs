@@ -71,6 +71,17 @@ struct Lower<'a> {
     halves: Vec<(Val, DType, Val)>,
 }
 
+/// Form and lane size of loaded elements of a dtype: narrow integers are widened; bf16 stays as bits, f16 becomes f32.
+fn form_of(dtype: DType) -> (Memory, u8) {
+    match dtype {
+        DType::F64 | DType::I64 | DType::U64 => (Memory::Same, 8),
+        DType::F32 | DType::I32 | DType::U32 => (Memory::Same, 4),
+        DType::I8 | DType::I16 => (Memory::Signed, 4),
+        DType::U8 | DType::Bool | DType::BF16 | DType::U16 => (Memory::Unsigned, 4),
+        DType::F16 => (Memory::Half, 4),
+    }
+}
+
 /// Maximum number of lanes of a step that runs once per row, whose lanes are all equal: the shortest vectors suffice.
 const MAX_ONCE_LANES: usize = 4;
 
@@ -323,16 +334,20 @@ impl<'a> Lower<'a> {
         (0..self.v.lanes as u32).flat_map(|i| i.to_le_bytes()).collect()
     }
 
-    /// Loads a full vector of contiguous elements. Narrow integers are widened; bf16 stays as bits, f16 becomes f32.
+    /// Loads a full vector of contiguous elements, in the form of [`form_of`].
     fn neighbours(&mut self, aux: u64, dtype: DType) -> Val {
-        let (form, lane) = match dtype {
-            DType::F64 | DType::I64 | DType::U64 => (Memory::Same, 8),
-            DType::F32 | DType::I32 | DType::U32 => (Memory::Same, 4),
-            DType::I8 | DType::I16 => (Memory::Signed, 4),
-            DType::U8 | DType::Bool | DType::BF16 | DType::U16 => (Memory::Unsigned, 4),
-            DType::F16 => (Memory::Half, 4),
-        };
+        let (form, lane) = form_of(dtype);
         self.v.leaf(Op::Load(form), lane, dtype.size() as u8, aux)
+    }
+
+    /// Loads a full vector of contiguous elements, `offset` (the same i64 in all lanes) past the access's own position,
+    /// where `inside`, a mask of lanes of 8 bytes, is true.
+    fn neighbours_at(&mut self, access: u16, dtype: DType, offset: Val, inside: Val) -> Val {
+        let (form, lane) = form_of(dtype);
+        let v = &mut self.v;
+        let (width, imm, aux) = (v.width(lane), dtype.size() as u8, pointer(access, false));
+        let (args, class) = ([offset, inside, Val(0)], Class::Vector);
+        v.push(Inst { op: Op::LoadAt(form), width, imm, nargs: 2, lane, args, aux, class, step: 0 })
     }
 
     /// Converts the result of [`Lower::neighbours`] or [`Lower::gather`] to its compute form.
@@ -361,8 +376,11 @@ impl<'a> Lower<'a> {
             }
             AccessClass::Mapped | AccessClass::Uniform => return Err(Unsupported::Rows),
         };
+        // The elements of a row whose offset is one number are contiguous.
+        let row = a.class == AccessClass::Contiguous && from_row.is_some();
+        let row = row && self.v.is_uniform(offset) && self.v.is_uniform(inside);
         let v = &mut self.v;
-        let index = from_row.map_or(offset, |n| v.l_add(n, offset));
+        let index = from_row.filter(|_| !row).map_or(offset, |n| v.l_add(n, offset));
         // Byte offsets of narrow elements must fit 32 bits.
         let bits = if a.dtype.size() >= 4 { 31 } else { 29 };
         let half = v.l(1 << bits);
@@ -373,6 +391,11 @@ impl<'a> Lower<'a> {
         let good = v.mask_and(near, inside);
         let bad = v.mask_not(good);
         v.guard(bad);
+        if row {
+            let mask = v.mask_to(good, 8);
+            let raw = self.neighbours_at(access, a.dtype, index, mask);
+            return Ok(self.widen(raw, a.dtype));
+        }
         let index = v.low_halves(index);
         let raw = self.gather(access, a.dtype, index, Some(good), true);
         Ok(self.widen(raw, a.dtype))

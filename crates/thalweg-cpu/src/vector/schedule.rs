@@ -65,7 +65,7 @@ fn register_need(v: &Vir) -> Vec<u32> {
 }
 
 fn stores_after_loads(v: &Vir, order: Vec<Val>) -> Vec<Val> {
-    let reads = |x: &Val| matches!(v.inst(*x).op, Op::Load(_) | Op::Merge(..) | Op::Gather);
+    let reads = |x: &Val| matches!(v.inst(*x).op, Op::Load(_) | Op::LoadAt(_) | Op::Merge(..) | Op::Gather);
     let writes = |x: &Val| matches!(v.inst(*x).op, Op::Store(_));
     let (Some(last), Some(first)) = (order.iter().rposition(reads), order.iter().position(writes)) else {
         return order;
@@ -85,7 +85,10 @@ pub fn unroll(v: &Vir, order: &[Val], copies: usize, abreast: usize, tail: bool)
     let mut varies = vec![false; v.insts.len()];
     for (i, inst) in v.insts.iter().enumerate() {
         varies[i] = inst.class == Class::Effect
-            || matches!(inst.op, Op::Iota | Op::Load(_) | Op::Merge(..) | Op::Gather | Op::StepLow | Op::Take)
+            || matches!(
+                inst.op,
+                Op::Iota | Op::Load(_) | Op::LoadAt(_) | Op::Merge(..) | Op::Gather | Op::StepLow | Op::Take
+            )
             || inst.args().iter().any(|a| varies[a.at()]);
     }
     const NONE: Val = Val(u32::MAX);
@@ -127,7 +130,7 @@ pub fn unroll(v: &Vir, order: &[Val], copies: usize, abreast: usize, tail: bool)
                 *a = place[a.at() * copies + u];
             }
             let size = match inst.op {
-                Op::Load(_) | Op::Store(_) | Op::Merge(..) => inst.imm,
+                Op::Load(_) | Op::LoadAt(_) | Op::Store(_) | Op::Merge(..) => inst.imm,
                 Op::Fold(..) => v.lane(inst.args[0]),
                 _ => 0,
             };

@@ -11,11 +11,17 @@ use thalweg_kernel::{AccessClass, Body, BodyBuilder, Node};
 
 /// A body that gathers from a table at data-dependent positions.
 pub fn gathers(r: &mut Rng, dtype: DType, class: AccessClass, per_row: bool) -> Body {
+    let at = if per_row { AccessClass::Uniform } else { AccessClass::Contiguous };
+    gathers_by(r, dtype, class, at, per_row)
+}
+
+/// A body that gathers from a table at positions that are read in the pattern `by`.
+fn gathers_by(r: &mut Rng, dtype: DType, class: AccessClass, by: AccessClass, per_row: bool) -> Body {
     let mut b = BodyBuilder::new(true);
     let mut operand = 0;
     let at = if per_row { AccessClass::Uniform } else { AccessClass::Contiguous };
     let from = access(&mut b, &mut operand, dtype, class, per_row);
-    let positions = access(&mut b, &mut operand, DType::I64, at, per_row);
+    let positions = access(&mut b, &mut operand, DType::I64, by, per_row);
     let to = access(&mut b, &mut operand, dtype, at, per_row);
     let index = b.node(Node::Load { access: positions });
     let least = b.constant(Scalar::Int(-(1 << 40)), DType::I64);
@@ -34,14 +40,16 @@ pub fn gathers(r: &mut Rng, dtype: DType, class: AccessClass, per_row: bool) -> 
 fn gathers_read_where_they_are_told_and_hand_back_what_is_outside() {
     let mut r = Rng(91);
     for dtype in DType::ALL {
-        for (class, per_row) in [
-            (AccessClass::Uniform, false),
-            (AccessClass::Contiguous, false),
-            (AccessClass::Strided, false),
-            (AccessClass::Uniform, true),
+        for (class, by, per_row) in [
+            (AccessClass::Uniform, AccessClass::Contiguous, false),
+            (AccessClass::Contiguous, AccessClass::Contiguous, false),
+            (AccessClass::Contiguous, AccessClass::Uniform, false),
+            (AccessClass::Strided, AccessClass::Contiguous, false),
+            (AccessClass::Strided, AccessClass::Uniform, false),
+            (AccessClass::Uniform, AccessClass::Uniform, true),
         ] {
             for turn in 0..60 {
-                let body = gathers(&mut r, dtype, class, per_row);
+                let body = gathers_by(&mut r, dtype, class, by, per_row);
                 let (n, rows) = (r.below(80), 1 + r.below(2));
                 for isa in isas() {
                     let code = compile_inner_reduction_with(&body, isa, true, Options::default()).unwrap();
@@ -57,12 +65,17 @@ fn gathers_read_where_they_are_told_and_hand_back_what_is_outside() {
                     if count == 0 {
                         continue;
                     }
-                    // Every point's offset leads from its own element to a random element of the table.
-                    let points = if per_row { 1 } else { n };
+                    // Every point's offset leads from its own element to a random element of the table; one of a whole row
+                    // to the elements of a random row.
+                    let of_row = by == AccessClass::Uniform && !per_row && n > 0;
+                    let points = if per_row || of_row { 1 } else { n };
                     for row in 0..rows {
                         for i in 0..points {
                             let own = (l.position(&body, 0, row, i).unwrap() - start) / size;
-                            let goal = r.below(count as usize) as i64;
+                            let goal = match of_row {
+                                true => (l.position(&body, 0, r.below(rows), i).unwrap() - start) / size,
+                                false => r.below(count as usize) as i64,
+                            };
                             let to = l.position(&body, 1, row, i).unwrap() as *mut i64;
                             // SAFETY: the position is inside the buffer of positions.
                             unsafe { to.write_unaligned(goal - own) };

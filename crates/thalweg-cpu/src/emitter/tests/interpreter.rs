@@ -328,7 +328,14 @@ impl Interpreter {
             pointer(e).wrapping_add(first.wrapping_mul(size))
         };
         match inst.op {
-            Op::Load(form) => {
+            Op::Load(form) | Op::LoadAt(form) => {
+                let at = matches!(inst.op, Op::LoadAt(_));
+                if at && get(&args[1], 8, 0) == 0 {
+                    self.vectors[run.dst as usize] = out;
+                    return;
+                }
+                let moved = if at { get(&args[0], 8, 0) } else { 0 };
+                let position = position.wrapping_add(moved);
                 let inside = self.inside(run);
                 for i in 0..n {
                     // A descending vector has the last point first.

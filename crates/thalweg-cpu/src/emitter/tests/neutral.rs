@@ -59,7 +59,7 @@ fn operands(inst: &Inst) -> Operands {
         constants: Constants::None,
         commutes: false,
         overwrites: if fused { &[2] } else { &[] },
-        early: inst.op == Op::Gather,
+        early: matches!(inst.op, Op::Gather | Op::LoadAt(_)),
     }
 }
 

@@ -277,6 +277,7 @@ impl Emit {
             Op::Merge(..) => self.merge_with_memory(run),
             Op::StoreOne => self.store_one(run),
             Op::Load(_) => self.access(run, run.dst),
+            Op::LoadAt(_) => self.load_at(run),
             Op::Store(_) => self.access(run, run.args[0]),
             Op::Gather => self.gather(run),
             Op::Step => self.splat(R14, run.inst.lane, len(run.inst.width), run.dst),

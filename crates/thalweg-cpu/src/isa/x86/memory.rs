@@ -38,12 +38,19 @@ impl Emit {
 
     /// Emits the load or store of a step's contiguous elements to or from register `r`.
     pub fn access(&mut self, run: &Run, r: u8) {
+        let descending = matches!(run.inst.op, Op::Load(_)) && run.inst.aux & DOWNWARDS != 0;
+        let masked = run.tail && descending && (self.avx512() || run.inst.imm >= 4);
+        let upper = masked.then(|| self.upper_lanes(run));
+        let mem = self.neighbours(run);
+        self.access_at(run, r, mem, upper);
+    }
+
+    /// Emits [`Emit::access`] at a memory operand; `upper` is the mask of a masked step's descending elements.
+    fn access_at(&mut self, run: &Run, r: u8, mem: Rm, upper: Option<u8>) {
         let (inst, tail, size) = (&run.inst, run.tail, run.inst.imm);
-        let load = matches!(inst.op, Op::Load(_));
+        let load = matches!(inst.op, Op::Load(_) | Op::LoadAt(_));
         let (code, len) = (select::access(inst), len(inst.width));
         let downwards = load && inst.aux & DOWNWARDS != 0;
-        let upper = (tail && downwards && (self.avx512() || size >= 4)).then(|| self.upper_lanes(run));
-        let mem = self.neighbours(run);
         let mut x = Extra { imm: code.imm.then_some(0), ..Extra::default() };
         if tail && self.avx512() {
             x.mask = upper.unwrap_or(TAIL);
@@ -51,7 +58,7 @@ impl Emit {
             return self.a.op(code, len, r, 0, mem, x);
         }
         if tail && size >= 4 {
-            let mask = upper.unwrap_or(run.args[if load { 0 } else { 1 }]);
+            let mask = upper.unwrap_or(run.args[inst.nargs as usize - 1]);
             let masked = if load { ops::MASKMOV } else { ops::MASKMOV_STORE }[(size == 8) as usize];
             // The pd form has W = 0, too.
             return self.a.op(Code { w: false, ..masked }, len, r, mask, mem, x);
@@ -112,6 +119,28 @@ impl Emit {
         let code = if run.inst.imm == 8 { ops::MOVSX_DQ } else { ops::MOVUPS[0] };
         self.vector(code, len(run.inst.width), t, 0, mask, None);
         t
+    }
+
+    /// Emits the load of a step's contiguous elements at an offset ([`Op::LoadAt`]).
+    pub fn load_at(&mut self, run: &Run) {
+        let (inst, lanes, size) = (&run.inst, run.lanes as i32, run.inst.imm);
+        let [offset, mask, _] = run.args;
+        let base = self.pointer(run, RAX);
+        self.vector(ops::MOVD_STORE[1], 0, offset, 0, reg(RCX), None);
+        self.a.scalar(true, &[0x01], R14, reg(RCX), 0); // add
+        self.a.lea(RAX, Rm::Mem { base, index: Some((RCX, size)), disp: 0 });
+        if self.avx512() {
+            self.mask_op(ops::KMOV_TO_GPR, 0, RCX, 0, reg(mask));
+        } else {
+            self.vector(ops::MOVD_STORE[1], 0, mask, 0, reg(RCX), None);
+        }
+        self.vector(ops::PXOR[0], len(inst.width), run.dst, run.dst, reg(run.dst), None);
+        let outside = self.a.label();
+        self.a.arith_imm(4, reg(RCX), 1);
+        self.a.jump_if(Cond::Equal, outside);
+        let disp = inst.step as i32 * lanes * size as i32;
+        self.access_at(run, run.dst, Rm::Mem { base: RAX, index: None, disp }, None);
+        self.a.bind(outside);
     }
 
     /// Memory operand of the step's contiguous elements.

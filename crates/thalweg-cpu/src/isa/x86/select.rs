@@ -186,10 +186,12 @@ fn conversion(from: Format, to: Format) -> Code {
 /// Selects the load, store or gather instruction of a memory access.
 pub fn access(inst: &Inst) -> Code {
     match inst.op {
-        Op::Load(Memory::Same) => ops::MOVUPS[(inst.imm == 8) as usize],
-        Op::Load(Memory::Signed) => [ops::MOVSX_B, ops::MOVSX_W][(inst.imm == 2) as usize],
-        Op::Load(Memory::Unsigned) => [ops::MOVZX_B, ops::MOVZX_W][(inst.imm == 2) as usize],
-        Op::Load(Memory::Half) => ops::F16_F32,
+        Op::Load(Memory::Same) | Op::LoadAt(Memory::Same) => ops::MOVUPS[(inst.imm == 8) as usize],
+        Op::Load(Memory::Signed) | Op::LoadAt(Memory::Signed) => [ops::MOVSX_B, ops::MOVSX_W][(inst.imm == 2) as usize],
+        Op::Load(Memory::Unsigned) | Op::LoadAt(Memory::Unsigned) => {
+            [ops::MOVZX_B, ops::MOVZX_W][(inst.imm == 2) as usize]
+        }
+        Op::Load(Memory::Half) | Op::LoadAt(Memory::Half) => ops::F16_F32,
         Op::Store(Memory::Same) => ops::MOVUPS_STORE[(inst.imm == 8) as usize],
         Op::Store(Memory::Half) => ops::F32_F16,
         Op::Store(Memory::Packed) => match inst.width {
@@ -241,7 +243,7 @@ fn operands(evex: bool, inst: &Inst) -> Operands {
         true => Constants::None,
     };
     match inst.op {
-        Op::Gather => return Operands { early: true, ..none },
+        Op::Gather | Op::LoadAt(_) => return Operands { early: true, ..none },
         // (With a mask, the argument is first loaded into a register.)
         Op::Fold(op, dtype) if inst.nargs == 1 => {
             return match fold_code(evex, op, dtype) {
