@@ -6,6 +6,7 @@
 //! and are checked like all others.
 //!
 //! * `compiled_bodies`: the bodies, and their launches on rectangles. `product`: one product with its factors.
+//! * `small_products`: small products in groups.
 //! * `causal_mask`: causal masks, which let blocks skip keys. `checks`: checks of a launch. `copied_factor`:
 //!   factors that are only copied. `traffic`: memory traffic.
 //!
@@ -16,6 +17,7 @@ mod checks;
 mod compiled_bodies;
 mod copied_factor;
 mod product;
+mod small_products;
 mod traffic;
 
 use crate::engine::{Choice, OutOfRange};
@@ -61,14 +63,19 @@ thread_local! {
     static ROWS: Cell<Vec<u64>> = const { Cell::new(Vec::new()) };
 }
 
-/// Calls `work` with three buffers of this thread's scratch memory, of these sizes in bytes.
-fn with_scratch(bytes: [usize; 3], work: impl FnOnce([*mut u8; 3])) {
+/// Calls `work` with buffers of this thread's scratch memory, of these sizes in bytes.
+fn with_scratch<const N: usize>(bytes: [usize; N], work: impl FnOnce([*mut u8; N])) {
     let words = bytes.map(|b| b.div_ceil(64) * 8);
     let mut room = ROWS.take();
     room.resize(room.len().max(words.iter().sum()), 0);
     let first = room.as_mut_ptr();
-    // SAFETY: the buffers are consecutive within the scratch memory.
-    let at = [0, words[0], words[0] + words[1]].map(|offset| unsafe { first.add(offset) }.cast());
+    let mut end = 0;
+    let at = words.map(|words| {
+        let start = end;
+        end += words;
+        // SAFETY: the buffers are consecutive within the scratch memory.
+        unsafe { first.add(start) }.cast()
+    });
     work(at);
     if room.len() * size_of::<u64>() <= MAX_RETAINED_BYTES {
         ROWS.set(room);
@@ -202,12 +209,15 @@ impl ContractionProgram {
         products: Range<usize>,
         store: Shared<u8>,
     ) {
+        if let Some(group) = self.group_size(g, &products) {
+            return self.run_small(g, (level, inner), (products, group), store);
+        }
         let (c, p) = (&self.kernel, &g.product);
         let at_a_time = g.rows_at_a_time(c);
         let blocks = p.m.div_ceil(at_a_time);
         let (wide, size) = (c.accumulator().size(), c.dtype.size());
         let along = level.epilogue.as_ref().is_some_and(|e| e.along);
-        let whole = c.factors[0].as_ref().is_some_and(|f| matches!(f.kernel, Kernel::Rows { .. }) || f.inner.is_some());
+        let whole = self.computes_rows();
         let room = [
             inner_of(c).map_or(0, |i| at_a_time * p.k * i.dtype.size()),
             if whole { at_a_time * p.k * size } else { 0 },
@@ -251,6 +261,12 @@ impl ContractionProgram {
                 });
             }
         });
+    }
+
+    /// Whether the rows of operand A of a block are computed whole, before its GEMM.
+    fn computes_rows(&self) -> bool {
+        let left = self.kernel.factors[0].as_ref();
+        left.is_some_and(|f| matches!(f.kernel, Kernel::Rows { .. }) || f.inner.is_some())
     }
 
     /// Determines the causal mask of a launch, if operand A is attention weights.

@@ -239,10 +239,23 @@ impl ContractionGeometry {
     /// Number of rows processed at a time by a contraction that needs whole rows: their data stays in a second-level
     /// cache.
     pub fn rows_at_a_time(&self, c: &Contraction) -> usize {
-        let (p, size) = (&self.product, c.accumulator().size());
+        let sums = c.epilogue.as_ref().is_some_and(|e| matches!(e.kernel, Kernel::Rows { .. }));
+        (ROWS_BYTES / self.row_bytes(c, sums)).clamp(MIN_ROWS, MAX_ROWS).min(self.product.m.max(1))
+    }
+
+    /// Number of products whose rows are processed at a time by such a contraction: several if each has no more rows
+    /// than a block.
+    pub fn products_at_a_time(&self, c: &Contraction) -> usize {
+        let m = self.product.m.max(1);
+        if self.rows_at_a_time(c) < m { 1 } else { (ROWS_BYTES / (m * self.row_bytes(c, c.epilogue.is_some()))).max(1) }
+    }
+
+    /// Bytes of a row that is processed at a time: of operand A, twice, and of the accumulators, if they are held.
+    fn row_bytes(&self, c: &Contraction, sums: bool) -> usize {
+        let p = &self.product;
         let factor = if c.factors[0].is_some() { 2 * p.k } else { 0 };
-        let sums = if c.epilogue.as_ref().is_some_and(|e| matches!(e.kernel, Kernel::Rows { .. })) { p.n } else { 0 };
-        (ROWS_BYTES / ((factor + sums) * size).max(1)).clamp(MIN_ROWS, MAX_ROWS).min(p.m.max(1))
+        let sums = if sums { p.n } else { 0 };
+        ((factor + sums) * c.accumulator().size()).max(1)
     }
 
     /// Number of row blocks of [`Self::rows_at_a_time`] rows, over all batches.
@@ -277,6 +290,11 @@ impl TileGeometry {
     /// Number of points of the domain, over all batches.
     pub fn points(&self) -> usize {
         self.extents.iter().product()
+    }
+
+    /// Domain of one batch, whose rows are those of all batches.
+    pub fn over_batches(&self) -> TileGeometry {
+        TileGeometry { rows: 0, ..self.clone() }
     }
 
     /// Number of columns of a row: the product of the sizes in the columns group.
@@ -488,9 +506,17 @@ mod tests {
         let whole = MapGeometry { extents: shape.dims().to_vec(), accesses: vec![at.clone(), at] };
         let boxes = vec![TileBox { origin: vec![0; shape.rank()], geometry: whole }];
         let tiles = TileGeometry { extents: shape.dims().to_vec(), rows, columns, boxes };
+        let grouped = tiles.over_batches();
         let n = |range: Range<usize>| shape[range].iter().product::<usize>();
         let (batches, m, k) = (n(0..rows), n(rows..columns), n(columns..shape.rank()));
-        for (batch, r, c) in [(0, 0..m, 0..k), (batches - 1, 1..m - 1, 2..k - 1), (0, m / 2..m / 2 + 1, k / 3..k)] {
+        let rectangles = [
+            (&tiles, (0, 0..m, 0..k)),
+            (&tiles, (batches - 1, 1..m - 1, 2..k - 1)),
+            (&tiles, (0, m / 2..m / 2 + 1, k / 3..k)),
+            (&grouped, (0, 0..batches * m, 0..k)),
+            (&grouped, (0, m / 2..batches * m, 1..k - 1)),
+        ];
+        for (tiles, (batch, r, c)) in rectangles {
             let pitch = c.len() + 3;
             let of = Rectangle { batch, rows: r.clone(), columns: c.clone() };
             let mut got = vec![None; r.len() * pitch];
