@@ -12,7 +12,7 @@ use crate::program::Program;
 use crate::tuning;
 use fastrand::Rng;
 use thalweg::prelude::*;
-use thalweg::{Complex, Conv, ConvTranspose, Histogram, Indexing, Pool, QuantileMethod, raw};
+use thalweg::{Attention, Complex, Conv, ConvTranspose, Histogram, Indexing, Pool, QuantileMethod, raw};
 use thalweg_ir::Shape;
 
 /// Number of recorded operations at which other plans are no longer tried: searching for them takes many times as long.
@@ -379,6 +379,24 @@ const CHOOSING: &[Function] = &[
         }
         all
     }),
+    ("attention", Floats, |c| {
+        // Few queries and keys of many heads: one product is less than a block of rows.
+        let (samples, heads, width) = (c.rng.usize(1..4), c.rng.usize(1..5), c.rng.usize(1..9));
+        let (queries, keys) = (c.rng.usize(1..24), c.rng.usize(1..24));
+        let shared = if c.rng.bool() { heads } else { 1 };
+        let q = c.filled([samples, heads, queries, width]).sin();
+        let [k, v] = [0.5, 2.0].map(|by| (c.filled([samples, shared, keys, width]) * by).cos());
+        let bias = c.filled([heads, queries, keys]).sin();
+        let options = match c.rng.usize(..3) {
+            0 => Attention::default(),
+            1 => Attention::default().causal(true),
+            _ => Attention::default().mask(&bias),
+        };
+        let whole = [samples, heads, keys, width];
+        let y = q.scaled_dot_product_attention(&k.expand(whole), &v.expand(whole), options);
+        let rows = q.matmul(&k.transpose(2, 3)).softmax(3);
+        vec![y, rows, q.matmul(&k.transpose(2, 3)).cos().matmul(&v).layer_norm(3, 1e-5)]
+    }),
     ("avg_pool", Floats, |c| {
         let x = c.filled([1, 2, 12]);
         let window = c.rng.usize(1..8);
@@ -421,7 +439,7 @@ const CHOOSING: &[Function] = &[
         // Rows and numbers of elements around all limits between selection, blocks and a sort.
         let largest = c.rng.bool();
         let mut all = vec![];
-        for most in [1, 2, 3, 4, 8, 24] {
+        for most in [1, 1, 2, 2, 3, 4, 8, 24] {
             let n = c.rng.usize(24..60);
             let (values, places) = c.filled([2, n]).topk(c.rng.usize(1..=most), 1, largest);
             all.extend([values, places]);
