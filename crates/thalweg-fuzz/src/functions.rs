@@ -402,6 +402,17 @@ const CHOOSING: &[Function] = &[
         let window = c.rng.usize(1..8);
         vec![x.avg_pool1d(Pool::new(window).stride(c.rng.usize(1..3))), x.max_pool1d(Pool::new(window).stride(1))]
     }),
+    ("adaptive pool", Floats, |c| {
+        // Windows of one size and of several, fewer and more than are slices.
+        let mut all = vec![];
+        for _ in 0..3 {
+            let (rows, columns) = (c.rng.usize(1..12), c.rng.usize(1..20));
+            let x = c.filled([2, 2, rows, columns]);
+            let out = [c.rng.usize(1..5), c.rng.usize(1..7)];
+            all.extend([x.adaptive_avg_pool2d(out), x.adaptive_max_pool2d(out)]);
+        }
+        all
+    }),
     ("einsum", Floats, |c| {
         let mut all = vec![];
         for many in [3, 9, 5, 7] {
@@ -439,7 +450,7 @@ const CHOOSING: &[Function] = &[
         // Rows and numbers of elements around all limits between selection, blocks and a sort.
         let largest = c.rng.bool();
         let mut all = vec![];
-        for most in [1, 1, 2, 2, 3, 4, 8, 24] {
+        for most in [1, 2, 4, 8, 24, 24].repeat(2) {
             let n = c.rng.usize(24..60);
             let (values, places) = c.filled([2, n]).topk(c.rng.usize(1..=most), 1, largest);
             all.extend([values, places]);

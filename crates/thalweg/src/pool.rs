@@ -214,19 +214,43 @@ fn avg_pool<const N: usize>(name: &str, x: &Tensor, pool: Pool<N>) -> Tensor {
     unsampled((sum / count).cast(x.dtype()), added)
 }
 
-/// Splits an axis into `out` windows that cover it evenly, from `⌊i·n/out⌋` to before `⌈(i+1)·n/out⌉`: their elements
-/// in a new last dimension, and a mask of those that are inside (`None`: all are).
+/// Folds each of `out` windows that cover an axis evenly, from `⌊i·n/out⌋` to before `⌈(i+1)·n/out⌉`. Windows of one
+/// size at one distance are a view, few others are slices, and many are selected by an index, where elements outside
+/// their window become `border`.
 #[track_caller]
-fn even_windows(name: &str, x: &Tensor, axis: usize, out: usize) -> (Tensor, Option<Tensor>) {
+fn even_folds(
+    name: &str,
+    x: &Tensor,
+    (axis, out): (usize, usize),
+    border: Scalar,
+    fold: impl Fn(&Tensor, i64) -> Tensor,
+) -> Tensor {
     let size = x.dims()[axis];
     if out == 0 || size == 0 {
         panic!("{name}: {out} windows over axis {axis} of {}", x.shape());
     }
-    if size.is_multiple_of(out) {
-        return (x.window(axis, size / out, size / out), None);
-    }
     let bounds = |i: usize| (i * size / out, ((i + 1) * size).div_ceil(out));
     let longest = (0..out).map(|i| bounds(i).1 - bounds(i).0).max().expect("there is a window");
+    let step = if out == 1 { size } else { bounds(1).0 };
+    if step > 0 && (0..out).all(|i| bounds(i) == (i * step, i * step + longest)) {
+        return fold(&x.window(axis, longest, step), -1);
+    }
+    if TUNABLES.max_window_slices.admits(out) {
+        let of = |i: usize| {
+            let (start, end) = bounds(i);
+            fold(&x.narrow(axis, start, end - start), axis as i64).unsqueeze(axis)
+        };
+        return Tensor::cat(&(0..out).map(of).collect::<Vec<_>>(), axis);
+    }
+    let (windows, inside) = indexed_windows(x, (axis, out), longest);
+    fold(&inside.where_(&windows, border), -1)
+}
+
+/// Even windows of an axis ([`even_folds`]), selected by an index: their elements in a new last dimension of size
+/// `longest`, and a mask of those that are inside.
+#[track_caller]
+fn indexed_windows(x: &Tensor, (axis, out): (usize, usize), longest: usize) -> (Tensor, Tensor) {
+    let size = x.dims()[axis];
     let number = Tensor::arange_with(out, (DType::I64, x.device()));
     let start = (&number * size).floor_div(out);
     let end = ((&number + 1) * size + (out - 1)).floor_div(out);
@@ -237,7 +261,7 @@ fn even_windows(name: &str, x: &Tensor, axis: usize, out: usize) -> (Tensor, Opt
     let mut shape = Shape::new(&vec![1; parted.rank()]);
     shape.dims_mut()[axis] = out;
     shape.dims_mut()[parted.rank() - 1] = longest;
-    (parted, Some(inside.reshaped(shape)))
+    (parted, inside.reshaped(shape))
 }
 
 /// Pooling by windows that cover the axes evenly; elements outside a window become `border`.
@@ -256,9 +280,7 @@ fn adaptive<const N: usize>(
     }
     let mut y = x;
     for i in (0..N).rev() {
-        let (windows, inside) = even_windows(name, &y, 2 + i, out[i]);
-        let windows = inside.map_or_else(|| windows.clone(), |inside| inside.where_(&windows, border));
-        y = fold(&windows, -1);
+        y = even_folds(name, &y, (2 + i, out[i]), border, &fold);
     }
     unsampled(y, added)
 }
