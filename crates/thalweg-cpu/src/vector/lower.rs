@@ -377,7 +377,7 @@ impl<'a> Lower<'a> {
             AccessClass::Mapped | AccessClass::Uniform => return Err(Unsupported::Rows),
         };
         // The elements of a row whose offset is one number are contiguous.
-        let row = a.class == AccessClass::Contiguous && from_row.is_some();
+        let row = a.class == AccessClass::Contiguous && from_row.is_some() && !self.turn;
         let row = row && self.v.is_uniform(offset) && self.v.is_uniform(inside);
         let v = &mut self.v;
         let index = from_row.filter(|_| !row).map_or(offset, |n| v.l_add(n, offset));
