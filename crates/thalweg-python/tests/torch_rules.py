@@ -190,3 +190,20 @@ def test_encoder_layers(first):
     model = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True, norm_first=first, activation="gelu").eval()
     with torch.no_grad():
         agree(model, torch.randn(2, 7, 32), rtol=1e-4)
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_borders_of_own_elements(mode, dtype):
+    shapes = [((2, 3, 9), (2, 3)), ((3, 9), (1, 0)), ((2, 3, 7, 8), (1, 2, 3, 0)), ((3, 7, 8), (2, 2, 2, 2)), ((1, 2, 5, 6, 7), (1, 2, 1, 1, 2, 3)),
+              ((2, 3, 7, 8), (-1, 2, 3, -2)), ((2, 3, 9), (-2, -1))]  # fmt: skip
+    for shape, widths in shapes:
+        x = torch.randn(shape, dtype=dtype)
+        for x in (x, x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x.transpose(0, 1).contiguous().transpose(0, 1)):
+            agree(lambda x: F.pad(x, widths, mode=mode), x)
+            pad = compiled(lambda x: F.pad(x, widths, mode=mode).square().sum())
+            given, wanted = x.clone().requires_grad_(), x.clone().requires_grad_()
+            pad(given).backward()
+            F.pad(wanted, widths, mode=mode).square().sum().backward()
+            torch.testing.assert_close(given.grad, wanted.grad)
+    assert thalweg.torch.statistics()["eager"] == {}

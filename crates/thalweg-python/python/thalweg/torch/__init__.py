@@ -84,6 +84,15 @@ _KEPT = (
     "hardsigmoid.default",
     "hardswish.default",
     "embedding_dense_backward.default",
+    "replication_pad1d.default",
+    "replication_pad2d.default",
+    "replication_pad3d.default",
+    "reflection_pad1d.default",
+    "reflection_pad2d.default",
+    "reflection_pad3d.default",
+    "reflection_pad1d_backward.default",
+    "reflection_pad2d_backward.default",
+    "reflection_pad3d_backward.default",
 )
 
 # Operations that core ATen keeps, and that PyTorch can decompose.

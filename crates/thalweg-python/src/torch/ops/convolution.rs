@@ -2,7 +2,7 @@
 
 use super::super::call::{Call, Out, Outcome, Reject, Row};
 use super::super::value::Value;
-use thalweg::{Conv, ConvTranspose, DType, Interpolation, Pool, Scalar, Shape, Tensor, vjp};
+use thalweg::{Border, Conv, ConvTranspose, DType, Interpolation, Pool, Scalar, Shape, Tensor, vjp};
 
 /// Numbers for each of `N` axes, from a list of one or `N`.
 fn each<const N: usize>(list: &[i64]) -> Result<[usize; N], Reject> {
@@ -384,28 +384,48 @@ fn interpolation_backward(c: &Call<'_>, by: Interpolation, scales: usize) -> Out
     Ok(pulled(&x, dy, |x| interpolated(x, &out, by))?.into())
 }
 
-/// Gradient of a padding by the edge's elements; negative widths cut off.
-fn edge_backward(c: &Call<'_>) -> Outcome {
-    let (dy, x, pads) = (c.tensor(0)?, c.tensor(1)?, c.ints(2)?);
-    if x.numel() == 0 || dy.numel() == 0 {
+/// Padding by the tensor's own elements, of the last dimensions from the innermost on; negative widths cut off.
+fn bordered(x: &Tensor, pads: &[i64], border: Border) -> Result<Tensor, Reject> {
+    if x.numel() == 0 {
         return Err("an empty tensor".into());
     }
-    Ok(pulled(x, dy, |x| {
-        let mut y = x.clone();
-        let mut widths = vec![(0, 0); x.rank()];
-        for (i, pair) in pads.chunks(2).enumerate() {
-            widths[x.rank() - 1 - i] = (pair[0].max(0) as usize, pair[1].max(0) as usize);
-        }
-        y = y.pad(&widths, thalweg::Border::Edge);
-        for (i, pair) in pads.chunks(2).enumerate() {
-            let at = y.rank() - 1 - i;
-            let cut = |w: i64| (-w).max(0) as usize;
-            let left = y.dims()[at].checked_sub(cut(pair[0]) + cut(pair[1])).ok_or("a negative size")?;
-            y = y.narrow(at, cut(pair[0]), left);
-        }
-        Ok(y)
-    })?
-    .into())
+    let mut widths = vec![(0, 0); x.rank()];
+    for (i, pair) in pads.chunks(2).enumerate() {
+        widths[x.rank() - 1 - i] = (pair[0].max(0) as usize, pair[1].max(0) as usize);
+    }
+    let mut y = x.pad(&widths, border);
+    for (i, pair) in pads.chunks(2).enumerate() {
+        let at = y.rank() - 1 - i;
+        let cut = |w: i64| (-w).max(0) as usize;
+        let left = y.dims()[at].checked_sub(cut(pair[0]) + cut(pair[1])).ok_or("a negative size")?;
+        y = y.narrow(at, cut(pair[0]), left);
+    }
+    Ok(y)
+}
+
+fn edge(c: &Call<'_>) -> Outcome {
+    Ok(bordered(c.tensor(0)?, &c.ints(1)?, Border::Edge)?.into())
+}
+
+fn reflect(c: &Call<'_>) -> Outcome {
+    Ok(bordered(c.tensor(0)?, &c.ints(1)?, Border::Reflect)?.into())
+}
+
+/// Gradient of [`bordered`].
+fn border_backward(c: &Call<'_>, border: Border) -> Outcome {
+    let (dy, x, pads) = (c.tensor(0)?, c.tensor(1)?, c.ints(2)?);
+    if dy.numel() == 0 {
+        return Err("an empty tensor".into());
+    }
+    Ok(pulled(x, dy, |x| bordered(x, &pads, border))?.into())
+}
+
+fn edge_backward(c: &Call<'_>) -> Outcome {
+    border_backward(c, Border::Edge)
+}
+
+fn reflect_backward(c: &Call<'_>) -> Outcome {
+    border_backward(c, Border::Reflect)
 }
 
 fn linear(align_corners: bool) -> Interpolation {
@@ -442,6 +462,15 @@ pub const ROWS: &[Row] = &[
         let sizes = dy.dims()[dy.rank() - 3..].to_vec();
         Ok(pulled(x, dy, |x| adaptive_average(x, &sizes))?.into())
     }),
+    ("aten.replication_pad1d.default", edge),
+    ("aten.replication_pad2d.default", edge),
+    ("aten.replication_pad3d.default", edge),
+    ("aten.reflection_pad1d.default", reflect),
+    ("aten.reflection_pad2d.default", reflect),
+    ("aten.reflection_pad3d.default", reflect),
+    ("aten.reflection_pad1d_backward.default", reflect_backward),
+    ("aten.reflection_pad2d_backward.default", reflect_backward),
+    ("aten.reflection_pad3d_backward.default", reflect_backward),
     ("aten.replication_pad1d_backward.default", edge_backward),
     ("aten.replication_pad2d_backward.default", edge_backward),
     ("aten.replication_pad3d_backward.default", edge_backward),
