@@ -52,7 +52,7 @@ thalweg_ir::tunables! {
         min_windows_of_sample: 128, in 1..=8,
         /// Maximum number of shifted terms at which the gradient of a window is a written-out sum; more are one
         /// reduction.
-        max_shifted_terms: 4, in 1..=1,
+        max_shifted_terms: 4, in 0..=1,
         /// Maximum number of operands of an einsum for which every order is tried: a table of 3ⁿ steps.
         max_exact_operands: 8, in 2..=8,
     }
