@@ -473,6 +473,14 @@ const CHOOSING: &[Function] = &[
             let windows = x.window(0, c.rng.usize(1..9), 1);
             all.extend([windows.sum(1), windows.amax(1)]);
         }
+        // Gradients of windows that lie over few others, and over more than are added one by one.
+        for (size, step) in [(3, 2), (5, 1), (7, 1), (9, 2)] {
+            let (x, by) = (c.filled([20]), c.filled([1]).sin());
+            let apply = |(x, by): (Tensor, Tensor)| x.window(0, size, step) * by;
+            let (y, pull) = thalweg::vjp(apply, (&x, &by));
+            let (dx, dby) = pull(&y.cos());
+            all.extend([dx, dby]);
+        }
         all
     }),
 ];
