@@ -399,8 +399,13 @@ const CHOOSING: &[Function] = &[
     }),
     ("avg_pool", Floats, |c| {
         let x = c.filled([1, 2, 12]);
-        let window = c.rng.usize(1..8);
-        vec![x.avg_pool1d(Pool::new(window).stride(c.rng.usize(1..3))), x.max_pool1d(Pool::new(window).stride(1))]
+        let mut all = vec![];
+        for _ in 0..3 {
+            let window = c.rng.usize(1..8);
+            all.push(x.avg_pool1d(Pool::new(window).stride(c.rng.usize(1..3))));
+            all.push(x.max_pool1d(Pool::new(window).stride(1)));
+        }
+        all
     }),
     ("adaptive pool", Floats, |c| {
         // Windows of one size and of several, fewer and more than are slices.

@@ -37,15 +37,23 @@ pub fn used(cpu: bool) -> impl Iterator<Item = &'static Tunable> {
     all().filter(move |t| !other.iter().any(|of| t.name().starts_with(of)))
 }
 
+/// Random source of a program for the threshold or crate of this name (FNV-1a), so that a new threshold changes nothing
+/// that is drawn for the others.
+fn source(seed: u64, name: &str) -> Rng {
+    let hashed = name.bytes().fold(seed ^ TUNING, |h, b| (h ^ b as u64).wrapping_mul(0x100_0000_01b3));
+    Rng::with_seed(hashed)
+}
+
 /// Draws every threshold from a program's seed.
 pub fn draw(seed: u64) {
     // Running searches must not see thresholds change.
     thalweg_stream::finish_searches();
     thalweg_stream::finish_further_searches();
-    let mut rng = Rng::with_seed(seed ^ TUNING);
     for tunables in crates() {
-        let defaults = rng.u32(..3) == 0;
+        let of_crate = tunables.first().and_then(|t| t.name().split('.').next()).unwrap_or_default();
+        let defaults = source(seed, of_crate).u32(..3) == 0;
         for tunable in tunables {
+            let mut rng = source(seed, tunable.name());
             let (low, high) = tunable.range().into_inner();
             let value = match rng.u32(..4) {
                 _ if defaults => tunable.default(),
