@@ -26,6 +26,8 @@ thalweg_ir::tunables! {
         max_even_bins: 1 << 22, in 1..=8,
         /// Maximum window size of pooling along an axis that becomes a chain of shifted views.
         max_shifted_pool: 16, in 1..=4,
+        /// Maximum number of uneven windows of an adaptive pooling that are slices instead of a selection by an index.
+        max_window_slices: 8, in 0..=3,
         /// Maximum number of elements of a window that a fold takes one by one.
         max_folded_window: 16, in 1..=4,
         /// Maximum number of elementwise functions between windows and a fold over them, for the windows to be
@@ -36,8 +38,6 @@ thalweg_ir::tunables! {
         min_gather_ratio: 2, in 1..=4,
         /// Maximum length of a chain of functions computed on gathered elements.
         max_gathered_functions: 8, in 0..=8,
-        /// Maximum number of uneven windows of an adaptive pooling that are slices instead of a selection by an index.
-        max_window_slices: 8, in 0..=3,
         /// Maximum number of gathers that one gather of a computed tensor becomes.
         max_gathers: 4, in 1..=4,
         /// Maximum number of elements of a window at which a depthwise convolution is a sum of shifted inputs; with

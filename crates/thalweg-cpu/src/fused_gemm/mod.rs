@@ -34,7 +34,9 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use thalweg_kernel::{Contraction, ContractionGeometry, Geometry, Inner, Kernel, Moved, Precision, Rectangle};
+use thalweg_kernel::{
+    Contraction, ContractionGeometry, Geometry, Inner, Kernel, MatmulGeometry, Moved, Precision, Rectangle,
+};
 use thalweg_runtime::{Buffer, Error, Program, ProgramInfo};
 
 /// Estimated nanoseconds per multiply-add on one thread.
@@ -223,8 +225,7 @@ impl ContractionProgram {
             if whole { at_a_time * p.k * size } else { 0 },
             if along { at_a_time * p.n * wide } else { 0 },
         ];
-        let levels = 1 + inner.is_some() as usize;
-        let estimate = (products.len() * p.m * levels) as f64 * (p.n * p.k) as f64 * NS_PER_MULTIPLY;
+        let estimate = estimate_ns(p, products.len(), inner.is_some());
         let engine = (self.isa, &self.alone);
         let sight = self.visible_keys(g, level, inner);
         self.threads.run(products.len() * blocks, 1, estimate, |range| {
@@ -341,6 +342,12 @@ impl Program for ContractionProgram {
 /// Returns the producer GEMM from which operand A is computed; `None` if there is none.
 fn inner_of(c: &Contraction) -> Option<&Inner> {
     c.factors[0].as_ref().and_then(|f| f.inner.as_deref())
+}
+
+/// Estimated nanoseconds of some products of a batch, each with its producer GEMM if it has one.
+fn estimate_ns(p: &MatmulGeometry, products: usize, has_inner: bool) -> f64 {
+    let rows = products * p.m * (1 + has_inner as usize);
+    rows as f64 * (p.n * p.k) as f64 * NS_PER_MULTIPLY
 }
 
 /// Element type and order of sums of a contraction's GEMM.

@@ -7,7 +7,7 @@
 use super::checks::batch_number;
 use super::compiled_bodies::{Job, Near};
 use super::product::{Engine, Level, Rows, Source};
-use super::{ContractionProgram, NS_PER_MULTIPLY, inner_of, with_scratch};
+use super::{ContractionProgram, estimate_ns, inner_of, with_scratch};
 use crate::gemm::{Factor, Finish};
 use crate::simd::Shared;
 use std::ops::Range;
@@ -47,7 +47,7 @@ struct LeftRows<'a> {
 
 /// Bytes of scratch memory per row of a product, one buffer each: accumulators of the producer GEMM, what follows them,
 /// operand A, and the accumulators.
-fn row_bytes(program: &ContractionProgram, p: &MatmulGeometry, whole: bool) -> [usize; 4] {
+fn scratch_of_row(program: &ContractionProgram, p: &MatmulGeometry, whole: bool) -> [usize; 4] {
     let c = &program.kernel;
     let inner = inner_of(c);
     let followed = inner.filter(|i| i.product.epilogue.is_some());
@@ -115,9 +115,8 @@ impl ContractionProgram {
             LeftRows { body: GroupBody::new(job), inner, dtype: c.dtype }
         });
         let epilogue = level.epilogue.as_ref().map(|e| (e.sums, GroupBody::new(&e.job)));
-        let room = row_bytes(self, p, left.is_some()).map(|bytes| group * p.m * bytes);
-        let levels = 1 + inner.is_some() as usize;
-        let estimate = (products.len() * p.m * levels) as f64 * (p.n * p.k) as f64 * NS_PER_MULTIPLY;
+        let room = scratch_of_row(self, p, left.is_some()).map(|bytes| group * p.m * bytes);
+        let estimate = estimate_ns(p, products.len(), inner.is_some());
         let engine = (self.isa, &self.alone);
         let terms = self.visible_keys(g, level, inner).of(&(0..p.m));
         let run = |part: usize| {
