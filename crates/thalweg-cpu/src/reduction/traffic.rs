@@ -149,10 +149,10 @@ impl Rows<'_> {
                 moved.read += loads(&phase.body).iter().filter_map(|l| buffer(l.0)).sum::<u64>();
                 moved.written += phase.body.stores.iter().filter_map(|s| buffer(s.access as usize)).sum::<u64>();
             }
-            for c in &phase.combined {
-                let [loaded, stored] =
-                    self.combines.of(c.of).issued(c.along, [self.layout.row, self.width.unwrap_or(1)]);
-                (moved.loaded, moved.stored) = (moved.loaded + rows * loaded, moved.stored + rows * stored);
+            for (c, (width, strips)) in phase.combined.iter().flat_map(|c| self.strips().map(|s| (c, s))) {
+                let [loaded, stored] = self.combines.of(c.of).issued(c.along, [self.layout.row, width]);
+                let columns = (width * strips) as u64;
+                (moved.loaded, moved.stored) = (moved.loaded + columns * loaded, moved.stored + columns * stored);
             }
             for c in phase.combined.iter().filter(|_| !near) {
                 let [reads, writes] = c.along.moves();
@@ -161,10 +161,11 @@ impl Rows<'_> {
                 moved.written += writes * points * size;
             }
             for (s, scan) in phase.scans.iter().enumerate() {
-                let width = self.width.unwrap_or(1);
-                let own = (self.scans)(number, s, [self.layout.row, width]).times(rows / width.max(1) as u64);
-                moved.read += own.read;
-                moved.written += own.written;
+                for (width, strips) in self.strips().into_iter().filter(|(width, _)| *width > 0) {
+                    let own = (self.scans)(number, s, [self.layout.row, width]).times(strips as u64);
+                    moved.read += own.read;
+                    moved.written += own.written;
+                }
                 if !near {
                     moved.read += points * self.phases.buffers[scan.from as usize].size() as u64;
                     moved.written += points * self.phases.buffers[scan.to as usize].size() as u64;
@@ -172,6 +173,15 @@ impl Rows<'_> {
             }
         }
         moved
+    }
+
+    /// Strips of columns of the launch: the width and the number of the whole ones, and of those at the end of the
+    /// columns. A row along the inner axis is a strip of one column.
+    fn strips(&self) -> [(usize, usize); 2] {
+        let (rows, width) = (self.layout.rows(), self.width.unwrap_or(1));
+        let columns = self.width.and_then(|_| self.layout.kept.last().copied()).unwrap_or(1);
+        let each = rows / columns.max(1);
+        [(width, each * (columns / width.max(1))), (columns % width.max(1), each)]
     }
 
     /// Traffic of stores that combine rows: each group of rows has partial results, which are combined at the end.
