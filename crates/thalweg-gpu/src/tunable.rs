@@ -174,7 +174,7 @@ thalweg_ir::tunables! {
         min_split_steps: 2, in 1..=2,
         /// Maximum number of blocks that share the terms of a tile (split-K). The last block to finish reads the
         /// partial sums of all of them.
-        max_splits: 16, in 1..=4,
+        max_splits: 64, in 1..=4,
         /// Maximum number of tile shapes of TMA GEMMs whose estimated times are compared, the largest first.
         max_fed_tiles: 4, in 1..=4,
         /// Maximum number of bytes that an epilogue loads per element of the result, held in registers, at which two

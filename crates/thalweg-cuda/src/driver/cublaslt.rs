@@ -4,8 +4,9 @@
 //! cublasLt.h. cudarc is not used here: it would ask the loader for `libcublasLt.so` by name before the one that
 //! [`crate::find`] chose, and adds ten thousand lines for the twenty functions.
 //!
-//! Always true: an algorithm from here splits no sum (reduction scheme NONE), so its bits depend on the algorithm
-//! alone.
+//! Always true: an algorithm from here adds the parts of a split sum (split-K) in a fixed order and in the accumulators'
+//! dtype, if it splits sums (reduction schemes NONE and COMPUTE_TYPE). So its bits depend on the algorithm alone, and
+//! narrow results are rounded once.
 
 use super::functions::functions;
 use crate::find::Sought;
@@ -16,6 +17,9 @@ use thalweg_ir::DType;
 
 /// Maximum workspace of an algorithm in bytes: what PyTorch allows on Hopper.
 pub const MAX_WORKSPACE_BYTES: usize = 32 << 20;
+/// Reduction scheme of an algorithm that stores the parts of split sums in the workspace, in the accumulators' dtype. As
+/// a set of allowed schemes it includes algorithms that split no sum.
+const COMPUTE_TYPE: u32 = 2;
 /// Maximum number of algorithms that the heuristic returns.
 const CANDIDATES: usize = 8;
 
@@ -257,8 +261,7 @@ impl CublasLt {
         let preference = Description { handle, destroy: api.preference_destroy };
         let set = |attribute, value: u32| preference.set(api, api.preference_set, attribute, &value);
         preference.set(api, api.preference_set, attribute::MAX_WORKSPACE_BYTES, &(MAX_WORKSPACE_BYTES as u64))?;
-        // Reduction scheme NONE: no sum is split.
-        set(attribute::REDUCTION_SCHEMES, 0)?;
+        set(attribute::REDUCTION_SCHEMES, COMPUTE_TYPE)?;
         let Product { left, right, result, .. } = &problem.product;
         for (attribute, side) in attribute::ALIGNMENTS.into_iter().zip([left, right, result, result]) {
             set(attribute, side.alignment as u32)?;
@@ -281,18 +284,18 @@ impl CublasLt {
         };
         api.check("cublasLtMatmulAlgoGetHeuristic", asked)?;
         let found = found.iter().take(count.max(0) as usize).filter(|h| h.state == SUCCESS);
-        Ok(found.filter(|h| self.is_unsplit(h)).map(|h| (h.algorithm, h.workspace)).collect())
+        Ok(found.filter(|h| self.is_allowed(h)).map(|h| (h.algorithm, h.workspace)).collect())
     }
 
-    /// Whether an algorithm uses no split-K, and fits the maximum workspace.
-    fn is_unsplit(&self, found: &Heuristic) -> bool {
+    /// Whether an algorithm adds split sums as promised, and fits the maximum workspace.
+    fn is_allowed(&self, found: &Heuristic) -> bool {
         let (mut scheme, mut written) = (u32::MAX, 0);
         // SAFETY: an algorithm of this library, and an out-pointer to a number of this many bytes.
         let asked = unsafe {
             let place = (&raw mut scheme).cast();
             (self.api.algorithm_get)(&found.algorithm, attribute::ALGORITHM_REDUCTION, place, 4, &mut written)
         };
-        asked == SUCCESS && scheme == 0 && found.workspace <= MAX_WORKSPACE_BYTES
+        asked == SUCCESS && [0, COMPUTE_TYPE].contains(&scheme) && found.workspace <= MAX_WORKSPACE_BYTES
     }
 
     /// Bytes of workspace of a stored algorithm; `None` where it is not valid for this product on this device.
@@ -312,7 +315,7 @@ impl CublasLt {
             )
         };
         result.algorithm = *algorithm;
-        (asked == SUCCESS && result.state == SUCCESS && self.is_unsplit(&result)).then_some(result.workspace)
+        (asked == SUCCESS && result.state == SUCCESS && self.is_allowed(&result)).then_some(result.workspace)
     }
 
     /// Submits a product of the matrices at `left`, `right` and `result` to a stream of the current context, with a

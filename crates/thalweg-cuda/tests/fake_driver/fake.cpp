@@ -188,7 +188,7 @@ CALL cuGraphDestroy(Graph* g) { return delete g, 0; }
 CALL cuGraphExecDestroy(Graph*) { return 0; }
 
 // cuBLASLt. Algorithms by their number: 1 right, with any alignment it was asked for; 2 leaves out the last term; 3 reads a row too many; 4 has 1 KiB of workspace and uses it; 5 does
-// not run; 6 splits sums.
+// not run; 6 splits sums and adds the parts in the result's dtype, 7 in the accumulators'.
 enum { BAD = 7, NOT_RUN = 13, UNSUPPORTED = 15 };
 struct Operation { int compute, scale, transpose[2]; };
 struct Layout { int type; u64 rows, columns; long long leading; int count = 1; long long stride = 0; };
@@ -281,7 +281,7 @@ CALL cublasLtMatmulAlgoCheck(void*, Operation* o, Layout* a, Layout* b, Layout* 
     return out->state = 0, out->workspace = algorithm->number == 4 ? 1024 : 0, 0;
 }
 CALL cublasLtMatmulAlgoConfigGetAttribute(const Algorithm* algorithm, unsigned a, unsigned* v, size_t n, size_t* written) {
-    return a == 3 && n == 4 ? *v = algorithm->number == 6 ? 2 : 0, *written = 4, 0 : BAD;
+    return a == 3 && n == 4 ? *v = algorithm->number == 6 ? 1 : algorithm->number == 7 ? 2 : 0, *written = 4, 0 : BAD;
 }
 CALL cublasLtMatmul(void*, Operation* op, const void* alpha, u64 a, Layout* la, u64 b, Layout* lb, const void* beta, u64 c, Layout* lc, u64 d, Layout*, const Algorithm* chosen, u64 work, size_t workspace, void* stream) {
     ENTER

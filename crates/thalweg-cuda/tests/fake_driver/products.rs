@@ -257,9 +257,11 @@ fn algorithms_that_give_wrong_sums_are_passed_over() {
             assert!(b.gpu.product(&p).is_none(), "{p:?}");
         }
     }
-    // Algorithms that split sums, against the request.
+    // Algorithms that round the parts of split sums to the result's dtype, against the request.
     b.tell("fakeOffer", 6);
     assert!(b.gpu.product(&product(DType::F32, [41, 43, 47])).is_none());
+    b.tell("fakeOffer", 67);
+    assert!(b.gpu.product(&product(DType::F32, [41, 43, 48])).is_some());
     b.tell("fakeOffer", 1);
 }
 

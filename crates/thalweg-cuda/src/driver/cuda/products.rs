@@ -118,7 +118,7 @@ impl Cuda {
     fn key(&self, library: &CublasLt, product: &Product) -> Key {
         let chip = &self.chip;
         let text = format!("{} {} {} {} {product:?}", library.version(), chip.name, chip.sm, chip.multiprocessors);
-        Key::of(&[b"cuBLASLt", text.as_bytes()])
+        Key::of(&[b"cuBLASLt with split sums", text.as_bytes()])
     }
 
     fn function(

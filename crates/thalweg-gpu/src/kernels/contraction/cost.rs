@@ -89,8 +89,10 @@ const MAPPED: f64 = 2.5;
 /// tile has only 16 accumulators (4 × 4), for which it reads 8 numbers per term. Measured on an H200.
 const LOW_RATE_TILE: u32 = 64 * 64;
 const LOW_TILE_RATE: f64 = 35.0;
-/// Rows and columns of the library's tiles on CUDA cores, without split-K. The tiles of a batched GEMM are smaller.
+/// Rows and columns of the library's tiles on CUDA cores. The tiles of a batched GEMM are smaller.
 const LIBRARY_TILE: [usize; 2] = [128, 256];
+/// Minimum number of terms of a part of the library's split sums (split-K).
+const LIBRARY_SPLIT_TERMS: usize = 256;
 
 /// Whether rows and columns of a computed operand are one dimension each, without index maps, so that a tile reads the
 /// operand by strides. A convolution's windows are not plain: each tile would repeat their index arithmetic.
@@ -191,8 +193,11 @@ fn opened_time(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> f64 {
     let mut product = points(g) as f64 * p.k as f64 / (library * many);
     if select::math(c, chip) == Math::Plain {
         let [m, n] = LIBRARY_TILE;
-        let rounds = (g.batches() * p.m.div_ceil(m) * p.n.div_ceil(n)).div_ceil(chip.multiprocessors as usize);
-        let whole = rounds as f64 * (m * n * p.k) as f64 / library;
+        let tiles = g.batches() * p.m.div_ceil(m) * p.n.div_ceil(n);
+        let rounds = tiles.div_ceil(chip.multiprocessors as usize);
+        let splits = (chip.multiprocessors as usize / tiles.max(1)).min(p.k / LIBRARY_SPLIT_TERMS).max(1);
+        let together = if splits > 1 { SPLIT_K_COST } else { 0.0 };
+        let whole = rounds as f64 * (m * n * p.k) as f64 / library / splits as f64 + together;
         product = product.max(if g.batches() == 1 { whole } else { whole / 2.5 });
     }
     let size = c.dtype.size() as f64;
