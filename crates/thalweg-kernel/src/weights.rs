@@ -7,6 +7,10 @@
 //! a larger one is found, and multiplied by `c` at the end (Milakov and Gimelshein 2018; Dao and others 2022). Weights
 //! without folds (a sigmoid instead of the softmax) need neither.
 //!
+//! A body may shift its scores by a function `h(m)` of the maximum instead: programs replace -∞, so that rows whose scores
+//! are all -∞ have weights of 0 instead of NaN. The kernel's own shift `s` is `m`, or 0 where `m` is -∞. What it sums up is
+//! multiplied by `exp(s - h(m))` at the end.
+//!
 //! In: the body of a left operand, over its rows or elementwise. Out: the computation per point, and the one per row. A
 //! row whose scores are all -∞ has no weights either way: its results are NaN where the body's are.
 
@@ -58,13 +62,40 @@ pub fn weights(body: &Body) -> Option<Weights> {
     let Node::Element { op: ElementOp::Sub, args: [x, shift, _], .. } = body.nodes[difference.index()] else {
         return None;
     };
-    let shifts = find.float(shift);
-    let is_max = matches!(body.nodes[shifts.index()], Node::Value { slot, .. } if slot == max.slot);
-    if !is_max || find.float(x) != find.float(max.node) || find.folded[x.index()] || !find.linear(value, e) {
+    let of_scores = find.float(x) == find.float(max.node) && !find.folded[x.index()];
+    if !of_scores || !find.linear(value, e) || !find.is_of(shift, max.slot) {
         return None;
     }
-    let once = Once { body: only(body, value, Some((e, Put::One))), max: max.slot, sum: sum.slot };
+    let is_max = matches!(body.nodes[find.float(shift).index()], Node::Value { .. });
+    let factor = match is_max {
+        true => only(body, value, Some((e, Put::One))),
+        false => shifted(body, (value, e), shift, [max.slot, sum.slot]),
+    };
+    let once = Once { body: factor, max: max.slot, sum: sum.slot };
     Some(Weights { point: only(body, find.narrowed(x), None), once: Some(once) })
+}
+
+/// Factor `c` of the row for weights `exp(x - shift)·c`, from the maximum and the sum of exponentials that the kernel has
+/// with its own shift. A sum of 0 stays 0.
+fn shifted(body: &Body, (value, e): (NodeId, NodeId), shift: NodeId, [max, sum]: [u16; 2]) -> Body {
+    let mut b = builder(body);
+    let number = |b: &mut BodyBuilder, v: f64| b.constant(Scalar::Float(v), DType::F32);
+    let [max, total] = [max, sum].map(|slot| b.node(Node::Value { slot, dtype: DType::F32 }));
+    let of_body = copied(body, &mut b, shift, |_, _| None);
+    let (lowest, zero, one) = (number(&mut b, f64::NEG_INFINITY), number(&mut b, 0.0), number(&mut b, 1.0));
+    let hidden = b.element(ElementOp::Eq, &[max, lowest]);
+    let own = b.element(ElementOp::Where, &[hidden, zero, max]);
+    let apart = b.element(ElementOp::Sub, &[own, of_body]);
+    let factor = b.element(ElementOp::Exp, &[apart]);
+    let empty = b.element(ElementOp::Eq, &[total, zero]);
+    let factor = b.element(ElementOp::Where, &[empty, one, factor]);
+    let of_sum = b.element(ElementOp::Mul, &[total, factor]);
+    let root = copied(body, &mut b, value, |i, _| match body.nodes[i] {
+        _ if i == e.index() => Some(factor),
+        Node::Value { slot, .. } if slot == sum => Some(of_sum),
+        _ => None,
+    });
+    storing(body, b, root)
 }
 
 struct Find<'a> {
@@ -97,6 +128,12 @@ impl Find<'_> {
             }
             _ => id,
         }
+    }
+
+    /// Whether a value is an f32 function of the row value `slot` alone.
+    fn is_of(&self, id: NodeId, slot: u16) -> bool {
+        let others = depends(self.body, |n| matches!(n, Node::Value { slot: s, .. } if *s != slot));
+        self.row[id.index()] && self.folded[id.index()] && !others[id.index()] && self.body.dtype(id) == DType::F32
     }
 
     /// Whether a value is a multiple of `e` by a row value.
@@ -141,27 +178,49 @@ pub(crate) enum Put {
 
 /// Body that stores only this value, as f32 if it is a float, through its last access; optionally with a node replaced.
 pub(crate) fn only(body: &Body, root: NodeId, other: Option<(NodeId, Put)>) -> Body {
+    let mut b = builder(body);
+    let one = b.constant(Scalar::Float(1.0), DType::F32);
+    let value = copied(body, &mut b, root, |i, place| match other {
+        Some((node, Put::Node(id))) if node.index() == i => Some(place[id.index()]),
+        Some((node, Put::One)) if node.index() == i => Some(one),
+        _ => None,
+    });
+    storing(body, b, value)
+}
+
+/// Builder of a body with the accesses and scalars of this one, without its folds and stores.
+fn builder(body: &Body) -> BodyBuilder {
     let mut from = body.clone();
     (from.folds, from.stores) = (vec![], vec![]);
-    let access = from.accesses.len() - 1;
-    let mut b = BodyBuilder::like(&from);
+    BodyBuilder::like(&from)
+}
+
+/// Copies the nodes of a body up to `root`; returns the copy of `root`. `replaced` gets the number of a node and the
+/// copies of those before it, and returns what takes its place.
+fn copied(
+    body: &Body,
+    b: &mut BodyBuilder,
+    root: NodeId,
+    replaced: impl Fn(usize, &[NodeId]) -> Option<NodeId>,
+) -> NodeId {
     let mut place: Vec<NodeId> = Vec::with_capacity(body.nodes.len());
     for (i, node) in body.nodes.iter().enumerate().take(root.index() + 1) {
-        let new = match *node {
-            _ if other.is_some_and(|o| o.0.index() == i) => match other {
-                Some((_, Put::Node(id))) => place[id.index()],
-                _ => b.constant(Scalar::Float(1.0), DType::F32),
-            },
+        let new = replaced(i, &place).unwrap_or_else(|| match *node {
             Node::Element { op, .. } => {
                 let args: Vec<NodeId> = body.args(NodeId(i as u32)).map(|a| place[a.index()]).collect();
                 b.element(op, &args)
             }
             Node::Cast { dtype, arg } => b.cast(place[arg.index()], dtype),
             node => b.node(node.with_args(|a| place[a.index()])),
-        };
+        });
         place.push(new);
     }
-    let value = place[root.index()];
+    place[root.index()]
+}
+
+/// Body with a single store of a value, as f32 if it is a float, through the last access.
+fn storing(body: &Body, mut b: BodyBuilder, value: NodeId) -> Body {
+    let access = body.accesses.len() - 1;
     let value = if b.body().dtype(value).is_float() { b.cast(value, DType::F32) } else { value };
     b.store(value, access as u16);
     let mut out = b.finish();
@@ -208,6 +267,31 @@ mod tests {
         assert!(text.contains("div") && !text.contains("load"), "{text}");
         let text = w.point.to_string();
         assert!(text.contains("add") && !text.contains("exp"), "{text}");
+    }
+
+    #[test]
+    fn a_shift_may_be_a_function_of_the_maximum() {
+        let shifted = |of_sum: bool| {
+            body(|b, score| {
+                let x = b.cast(score, DType::F32);
+                let max = b.fold(Monoid::Max, x);
+                let lowest = b.scalar(0, DType::F32);
+                let mut shift = b.element(ElementOp::Maximum, &[max, lowest]);
+                if of_sum {
+                    let all = b.fold(Monoid::Sum, x);
+                    shift = b.element(ElementOp::Add, &[shift, all]);
+                }
+                let difference = b.element(ElementOp::Sub, &[x, shift]);
+                let e = b.element(ElementOp::Exp, &[difference]);
+                let sum = b.fold(Monoid::Sum, e);
+                b.element(ElementOp::Div, &[e, sum])
+            })
+        };
+        let w = weights(&shifted(false)).unwrap();
+        let text = w.once.unwrap().body.to_string();
+        assert!(text.contains("exp") && text.contains("maximum") && !text.contains("load"), "{text}");
+        assert!(!w.point.to_string().contains("maximum"));
+        assert_eq!(weights(&shifted(true)), None);
     }
 
     #[test]
