@@ -4,7 +4,7 @@
 use super::body::{Outline, Written, write_body, write_input_body};
 use super::boxes;
 use super::map_layout::{SharedMaps, access_geometry, resolved, strides_of};
-use super::movement::{layout, strided, view_base};
+use super::movement::{layout, view_base, viewed};
 use super::rows;
 use super::rules::{Rule, is_constant};
 use super::step::{ScalarArg, Slot, Step};
@@ -96,14 +96,11 @@ impl Factors<'_> {
         made.computed.push((product, shape.numel()));
         let mut views = [View::contiguous(shape); 2];
         let mut reaches = [None, None];
+        let split = ix.tensors(product).find_map(|(_, v)| BatchSplit::of(shape, &self.in_memory(v)?.1));
         for (n, (_, v)) in ix.tensors(product).enumerate() {
-            let (base, chain) = view_base(ix, v, self.stored);
-            let in_memory = match base {
-                ValueId::Input(_) => true,
-                // A constant that another kernel stores is not waited for.
-                ValueId::Op(i) => (self.stored)(i) && !is_constant(ix.seg.ops[i].op),
-            };
-            if let Some(view) = strided(ix, layout(ix, base), &chain).filter(|_| in_memory) {
+            let found = self.in_memory(v);
+            let view = |map: IndexMap| split.as_ref().map_or(map.clone(), |s| s.apply(map)).as_view().copied();
+            if let Some((base, view)) = found.and_then(|(base, map)| Some((base, view(map)?))) {
                 made.reads.push(base);
                 made.touched.push(view.distinct() * ix.dtype(v).size());
                 reaches[n] = IndexMap::new(view).reach();
@@ -111,7 +108,8 @@ impl Factors<'_> {
                 continue;
             }
             let ValueId::Op(op) = v else { unreachable!("an input lies in memory") };
-            views[n] = View::contiguous(ix.shape(v));
+            let own = View::contiguous(ix.shape(v));
+            views[n] = view(IndexMap::new(own)).expect("a dimension of strides splits into two");
             let (inner, rows) = if n == 0 { (inner, left_rows) } else { (None, None) };
             let inner = inner.map(|p| self.inner(p)).transpose()?;
             let given = inner.as_ref().map(|i| (i.end, i.dtype));
@@ -119,8 +117,20 @@ impl Factors<'_> {
             let body = write_input_body(ix, (op, outline), self.stored, self.classes)?;
             made.factor(ix, n, (body, inner), outline);
         }
+        let shape = split.map_or(shape, |s| s.shape);
         made.geometry.product = product_geometry(shape, views, reaches);
         Ok(made)
+    }
+
+    /// Base of an operand in memory, and its map from there; `None` for one that is computed.
+    fn in_memory(&self, v: ValueId) -> Option<(ValueId, IndexMap)> {
+        let (base, chain) = view_base(self.ix, v, self.stored);
+        let stored = match base {
+            ValueId::Input(_) => true,
+            // A constant that another kernel stores is not waited for.
+            ValueId::Op(i) => (self.stored)(i) && !is_constant(self.ix.seg.ops[i].op),
+        };
+        stored.then(|| (base, viewed(self.ix, layout(self.ix, base), &chain)))
     }
 
     /// Writes the producer GEMM that a left operand is computed from, with its elementwise chain up to `end`.
@@ -135,6 +145,46 @@ impl Factors<'_> {
             dtype = self.ix.seg.ops[end].dtype;
         }
         Ok(InnerKernel { made, end, dtype })
+    }
+}
+
+/// Split of one batch dimension of a product into two, so that strides express an operand whose matrices repeat: heads of
+/// keys and values that several heads of queries share, as a broadcast with two dimensions merged.
+struct BatchSplit {
+    axis: usize,
+    /// Size of the first of the two dimensions.
+    outer: usize,
+    /// Shape of the product with both.
+    shape: Shape,
+}
+
+impl BatchSplit {
+    /// Split for an operand of a product of this shape; `None` if strides express the operand as it is, or none helps.
+    fn of(shape: Shape, operand: &IndexMap) -> Option<BatchSplit> {
+        let rank = shape.rank();
+        if operand.as_view().is_some() || operand.is_masked() || operand.shape().rank() != rank || rank == MAX_RANK {
+            return None;
+        }
+        let splits = (0..rank - 2).flat_map(|axis| (2..shape[axis]).map(move |outer| (axis, outer)));
+        let divides =
+            |&(axis, outer): &(usize, usize)| operand.shape()[axis] == shape[axis] && shape[axis].is_multiple_of(outer);
+        let split = |(axis, outer)| BatchSplit { axis, outer, shape: BatchSplit::divided(shape, axis, outer) };
+        splits.filter(divides).map(split).find(|s| s.apply(operand.clone()).as_view().is_some())
+    }
+
+    fn divided(shape: Shape, axis: usize, outer: usize) -> Shape {
+        let mut dims = shape.dims().to_vec();
+        dims.splice(axis..=axis, [outer, shape[axis] / outer]);
+        Shape::new(&dims)
+    }
+
+    /// Map of an operand with its batch dimension split. An operand that lacks the dimension stays as it is; one element
+    /// of it becomes two dimensions of one.
+    fn apply(&self, map: IndexMap) -> IndexMap {
+        let own = map.shape();
+        let Some(axis) = (self.axis + own.rank() + 1).checked_sub(self.shape.rank()) else { return map };
+        let outer = if own[axis] == 1 { 1 } else { self.outer };
+        map.reshape(BatchSplit::divided(own, axis, outer))
     }
 }
 

@@ -144,8 +144,12 @@ pub(crate) fn is_in_order(map: &IndexMap, points: usize, source: usize) -> bool 
 
 /// Layout of a chain of views over a base, if it is one strided view.
 pub(crate) fn strided(ix: &Indexed<'_>, base: View, chain: &[usize]) -> Option<View> {
-    let map = chain.iter().rev().fold(IndexMap::new(base), |map, &i| apply_op(ix, i, map));
-    map.as_view().copied()
+    viewed(ix, base, chain).as_view().copied()
+}
+
+/// Map of a chain of views over a base.
+pub(crate) fn viewed(ix: &Indexed<'_>, base: View, chain: &[usize]) -> IndexMap {
+    chain.iter().rev().fold(IndexMap::new(base), |map, &i| apply_op(ix, i, map))
 }
 
 /// Layout of a value in memory: an input as given, a stored result row-major.
