@@ -8,17 +8,18 @@
 //! Some runs time each launch: those that took longer than predicted correct the model (`corrections`) before other plans
 //! are named.
 //!
-//! Always true: naming plans and the extra time of slower ones stay below a fraction of the segment's total run time (5
-//! % unless set otherwise), except for naming them where a plan takes far longer than predicted. A plan wins only if it is more than 3 % faster both in the median and in the lower
+//! Always true: plans are named when that takes less than a fraction of the segment's total run time (5 % unless set
+//! otherwise), and the extra time of slower ones stays below it. An advance lets both begin early: half of the run time so
+//! far, at most [`ADVANCE_NS`] and once the time of naming. Where a plan takes far longer than predicted, others are named
+//! at once. A plan wins only if it is more than 3 % faster both in the median and in the lower
 //! quartile. While the budget allows no trial, the leader runs: a plan that was faster in each of its runs. Where
 //! launches are asynchronous the device's clock decides, some runs later; nobody waits for it. Results of different
 //! plans may differ in the last bits, as fused and unfused ones do; in strict mode they do not.
 
-use crate::mode::measuring;
+use crate::mode::{DEFAULT_SHARE, measuring};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
-use std::time::Instant;
 use thalweg_fusion::Candidate;
 use thalweg_runtime::{Timing, count};
 
@@ -36,6 +37,9 @@ const SHORTEST_NS: u64 = 20_000;
 const NAMING_NS: u64 = 500_000;
 /// Additional nanoseconds where alternative plans must be compiled for a GPU.
 const NAMING_ON_GPU_NS: u64 = 200_000_000;
+/// Nanoseconds of extra time that trials may take before their fraction of the run time allows it. A first call has taken
+/// longer, and what runs eight times mostly runs often.
+const ADVANCE_NS: u64 = 20_000_000;
 /// Sampling interval on a GPU: one run in this many is timed while the plan has not run for long enough, since events
 /// in its queue have a cost.
 const SAMPLE: u64 = 32;
@@ -69,7 +73,7 @@ struct Course<P> {
     runs: u64,
     /// Total nanoseconds of all runs.
     total: u64,
-    /// Nanoseconds spent on finding alternative plans, and on the extra time of slower ones.
+    /// Nanoseconds of extra time of slower plans.
     spent: u64,
     /// Competing plans; the first is the current plan.
     tried: Vec<Tried<P>>,
@@ -271,9 +275,7 @@ impl<P> Autotuning<P> {
             self.close();
             return false;
         }
-        let begun = Instant::now();
         let named = name(&c.launches);
-        c.spent += begun.elapsed().as_nanos() as u64;
         if named.others.is_empty() {
             self.close();
             return false;
@@ -404,8 +406,15 @@ impl<P> Course<P> {
 
     /// Whether the plan has run for long enough to name others: naming takes about `naming_ns`.
     fn is_due(&self, share: f64, naming_ns: u64) -> bool {
-        let paid = || self.is_short() || self.total as f64 * share >= naming_ns as f64;
+        let paid = || self.is_short() || self.allowance(share, naming_ns) >= naming_ns as f64;
         share.is_infinite() || self.far_off && self.runs >= FIRST_RUNS_FAR_OFF || self.runs >= FIRST_RUNS && paid()
+    }
+
+    /// Nanoseconds that may be spent: a fraction of the run time, and an advance, which is smaller with a smaller fraction
+    /// than the default.
+    fn allowance(&self, share: f64, advance: u64) -> f64 {
+        let advance = (self.total / 2).min(advance) as f64 * (share / DEFAULT_SHARE).min(1.0);
+        self.total as f64 * share + advance
     }
 
     /// Advances to the next candidate that was not dropped; returns the index of the plan to run: that candidate if the
@@ -422,7 +431,7 @@ impl<P> Course<P> {
         let longer = expected.saturating_sub(usual);
         // A trial that is expected to be no slower costs nothing, whatever was spent before.
         let free = longer == 0;
-        let allowed = share.is_infinite() || free || (self.spent + longer) as f64 <= self.total as f64 * share;
+        let allowed = share.is_infinite() || free || (self.spent + longer) as f64 <= self.allowance(share, ADVANCE_NS);
         if allowed { self.turn } else { leader }
     }
 
@@ -470,10 +479,20 @@ mod tests {
     }
 
     #[test]
+    fn an_advance_lets_trials_begin_early() {
+        let mut c = Course { total: 100, tried: vec![tried(&[10]), tried(&[40])], ..Course::default() };
+        assert_eq!(c.next(0.05), 1, "half of the time so far");
+        c.spent = 30;
+        assert_eq!((0..2).map(|_| c.next(0.05)).collect::<Vec<_>>(), [0, 0]);
+        let mut long = Course { total: 1 << 30, spent: 50 * ADVANCE_NS, tried: c.tried, ..Course::default() };
+        assert_eq!((0..2).map(|_| long.next(0.05)).collect::<Vec<_>>(), [0, 0], "an advance is spent once");
+    }
+
+    #[test]
     fn what_was_faster_each_time_runs_where_no_trial_is_allowed() {
         let all = |ns: &[u64]| vec![tried(&[100, 101]), tried(ns), tried(&[180])];
         let turns = |tried| {
-            let mut c = Course { total: 100, tried, ..Course::default() };
+            let mut c = Course { total: 10, tried, ..Course::default() };
             (0..3).map(|_| c.next(0.05)).collect::<Vec<_>>()
         };
         // Neither the plan itself nor the slowest one fits the budget beside a plan that takes half the time.

@@ -123,6 +123,9 @@ fn effort_from_environment() -> Effort {
     }
 }
 
+/// Default of [`measuring`].
+pub(crate) const DEFAULT_SHARE: f64 = 0.05;
+
 /// Fraction of its run time that a segment of the calling thread may spend on measuring other plans; `None` disables
 /// measuring. From `THALWEG_AUTOTUNE` (`off`, or a percentage; default 5) until it is set. Always `None` in a
 /// reproducible mode.
@@ -141,6 +144,6 @@ fn measuring_from_environment() -> Option<f64> {
         // The only word that the variable accepts is `off`.
         Some(Value::Word(_)) => None,
         Some(Value::Share(share)) => (share > 0.0).then_some(share),
-        _ => Some(0.05),
+        _ => Some(DEFAULT_SHARE),
     }
 }
