@@ -208,6 +208,20 @@ fn full_like(
     constant(py, x.dims(), &fill_value, dtype, device)
 }
 
+/// `start + i·step` for `count` numbers, computed in the dtype: f64 or an integer. A start of 0 and a step of 1 are no
+/// operations, so that masks that compare positions are seen as such.
+pub fn progression(count: usize, start: Scalar, step: Scalar, options: (DType, Device)) -> Tensor {
+    let number = |s: Scalar| if options.0.is_float() { Scalar::Float(s.to_f64()) } else { Scalar::Int(s.to_i64()) };
+    let (start, step, mut x) = (number(start), number(step), Tensor::arange_with(count, options));
+    if step.to_f64() != 1.0 {
+        x = x * step;
+    }
+    if start.to_f64() != 0.0 {
+        x = x + start;
+    }
+    x
+}
+
 /// Numbers from ``start`` on in steps of ``step``, below ``stop``; with one argument from 0 on.
 ///
 /// By default int64 if all arguments are ints, else float64.
@@ -261,15 +275,10 @@ fn arange(
         if options.0.is_int() && float {
             // As NumPy: start and step are truncated.
             let (start, step) = (start.to_i64(), (start.to_f64() + step.to_f64()) as i64 - start.to_i64());
-            return Data::Real(Tensor::arange_with(count, options) * step + start);
+            return Data::Real(progression(count, Scalar::Int(start), Scalar::Int(step), options));
         }
-        let positions = Tensor::arange_with(count, (if options.0.is_int() { DType::I64 } else { DType::F64 }, device));
-        let numbers = if options.0.is_int() {
-            positions * Scalar::Int(step.to_i64()) + Scalar::Int(start.to_i64())
-        } else {
-            positions * step.to_f64() + start.to_f64()
-        };
-        Data::Real(numbers.cast(part))
+        let dtype = if options.0.is_int() { DType::I64 } else { DType::F64 };
+        Data::Real(progression(count, start, step, (dtype, device)).cast(part))
     })?;
     if dtype.is_complex() { run(py, || data.cast(dtype)) } else { Ok(data) }
 }

@@ -1,6 +1,7 @@
 //! Creation of tensors.
 
 use super::super::call::{Call, Outcome, Reject, Row, number_as};
+use crate::functions::create::progression;
 use thalweg::{DType, Device, Scalar, Shape, Tensor};
 
 fn filled(c: &Call<'_>, shape: Shape, value: Scalar) -> Outcome {
@@ -21,12 +22,8 @@ fn like(c: &Call<'_>, value: i64) -> Outcome {
 fn steps(c: &Call<'_>, count: usize, start: Scalar, step: Scalar) -> Outcome {
     let dtype = c.out(0)?;
     let all_ints = !matches!((start, step), (Scalar::Float(_), _) | (_, Scalar::Float(_)));
-    if all_ints && !dtype.is_float() {
-        let number = Tensor::arange_with(count, (DType::I64, Device::default()));
-        return Ok((number * step.to_i64() + start.to_i64()).cast(dtype).into());
-    }
-    let number = Tensor::arange_with(count, (DType::F64, Device::default()));
-    Ok((number * step.to_f64() + start.to_f64()).cast(dtype).into())
+    let wide = if all_ints && !dtype.is_float() { DType::I64 } else { DType::F64 };
+    Ok(progression(count, start, step, (wide, Device::default())).cast(dtype).into())
 }
 
 fn arange(c: &Call<'_>, start: Scalar, end: Scalar, step: Scalar) -> Outcome {
