@@ -395,7 +395,23 @@ const CHOOSING: &[Function] = &[
         let whole = [samples, heads, keys, width];
         let y = q.scaled_dot_product_attention(&k.expand(whole), &v.expand(whole), options);
         let rows = q.matmul(&k.transpose(2, 3)).softmax(3);
-        vec![y, rows, q.matmul(&k.transpose(2, 3)).cos().matmul(&v).layer_norm(3, 1e-5)]
+        // Heads of keys and values that several heads of queries share, as a broadcast with merged dimensions; with a
+        // mask, some queries attend to no key.
+        let (few, each) = (c.rng.usize(1..4), c.rng.usize(1..4));
+        let many = c.filled([samples, few * each, queries, width]).sin();
+        let [k, v] = [0.5, 2.0].map(|by| {
+            let one = (c.filled([samples, few, 1, keys, width]) * by).cos();
+            one.expand([samples, few, each, keys, width]).reshape([samples, few * each, keys, width])
+        });
+        let seen = c.filled([queries, keys]).sin().gt(c.rng.f64() - 0.2);
+        let options = if c.rng.bool() { Attention::default().mask(&seen) } else { Attention::default().causal(true) };
+        let grouped = many.scaled_dot_product_attention(&k, &v, options);
+        let scores = seen.where_(many.matmul(&k.transpose(2, 3)), f64::NEG_INFINITY);
+        let top = scores.amax_keepdim(3);
+        let e = (&scores - top.eq(f64::NEG_INFINITY).where_(0.0, &top)).exp();
+        let sums = e.sum_keepdim(3);
+        let guarded = (&e / sums.eq(0.0).where_(1.0, &sums)).matmul(&v);
+        vec![y, rows, grouped, guarded, many.matmul(&k.transpose(2, 3)).cos().matmul(&v).layer_norm(3, 1e-5)]
     }),
     ("avg_pool", Floats, |c| {
         let x = c.filled([1, 2, 12]);
