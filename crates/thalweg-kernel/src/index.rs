@@ -61,7 +61,11 @@ impl IndexMap {
     }
 
     fn with_top(mut self, f: impl FnOnce(&mut Level)) -> IndexMap {
-        f(self.levels.last_mut().expect("a map has a level"));
+        let top = self.levels.last_mut().expect("a map has a level");
+        f(top);
+        // A slice may leave no masked points: one part of a concatenation, for example.
+        let whole = |(mask, &size): (&(i64, i64), &usize)| mask.0 <= 0 && mask.1 >= size as i64;
+        top.mask = top.mask.filter(|mask| !mask.iter().zip(top.view.shape.iter()).all(whole));
         while let [.., below, top] = self.levels.as_slice()
             && let Some(both) = composed(below, top)
         {
