@@ -26,7 +26,7 @@ use thalweg_gpu::runtime::Compiler;
 use thalweg_ir::{DType, ElementOp, MAX_RANK, Monoid, RandomKind, Scalar, ScanOp, ScatterOp, Shape, View};
 use thalweg_kernel::{
     Access, AccessClass, AccessGeometry, Along, BodyBuilder, Computed, Contraction, ContractionGeometry, Geometry,
-    IndexMap, Kernel, MapGeometry, Node, NodeId, Orientation, Precision, RowGeometry, ScatterGeometry,
+    IndexMap, Kernel, MapGeometry, Node, NodeId, Orientation, Precision, RowGeometry, ScatterGeometry, ScatterOrder,
     random::random_node,
 };
 
@@ -298,6 +298,7 @@ fn argsort_of_all() -> (Kernel, Geometry) {
 /// Golden scatter: `x[index[i], j] += v[i, j]`.
 fn scattered((dtype, ordered): (DType, bool), columns: usize) -> (Kernel, Geometry) {
     // Few elements with many values each where the order is free: runs in chunks.
+    let order = if ordered { ScatterOrder::Indices } else { ScatterOrder::Fixed };
     let (rows, n, step) = (if ordered { 1000 } else { 10 }, 5000, columns as isize);
     let geometry = ScatterGeometry {
         axis: 0,
@@ -309,7 +310,7 @@ fn scattered((dtype, ordered): (DType, bool), columns: usize) -> (Kernel, Geomet
         base: [0; 4],
         inputs: [None, None],
     };
-    (Kernel::Scatter { op: ScatterOp::Add, dtype, ordered, inputs: [None, None] }, Geometry::Scatter(geometry))
+    (Kernel::Scatter { op: ScatterOp::Add, dtype, order, inputs: [None, None] }, Geometry::Scatter(geometry))
 }
 
 /// Golden histogram: number of a vector's elements in each unit interval below 100.
@@ -333,7 +334,7 @@ fn counted() -> (Kernel, Geometry) {
     };
     let index = Some(Box::new(Computed { kernel, operands: 1, scalars: 0 }));
     (
-        Kernel::Scatter { op: ScatterOp::Add, dtype: DType::I64, ordered: true, inputs: [index, None] },
+        Kernel::Scatter { op: ScatterOp::Add, dtype: DType::I64, order: ScatterOrder::Indices, inputs: [index, None] },
         Geometry::Scatter(geometry),
     )
 }

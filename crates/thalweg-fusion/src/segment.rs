@@ -2,7 +2,7 @@
 
 use std::cell::OnceCell;
 use thalweg_ir::{Arg, DType, InputKind, Op, OpClass, RelArg, RelOp, Shape, View};
-use thalweg_kernel::{Contracts, Precision};
+use thalweg_kernel::{Contracts, Precision, ScatterOrder};
 
 /// Planning mode of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -15,6 +15,8 @@ pub struct Mode {
     /// Whether matrix products of f32 may round their operands to TF32, where the device gains by it; not in strict
     /// mode.
     pub tf32: bool,
+    /// Whether a GPU may add floats by an index in any order, by atomic operations; not in strict mode.
+    pub atomic: bool,
     /// Operations that the device can fuse with matrix products.
     pub contracts: Contracts,
 }
@@ -26,6 +28,15 @@ impl Mode {
             _ if self.strict => Precision::Ordered,
             DType::F32 if self.tf32 => Precision::Tf32,
             _ => Precision::Full,
+        }
+    }
+
+    /// Order in which scatters combine the values for one element.
+    pub fn scatter_order(self) -> ScatterOrder {
+        match () {
+            () if self.strict => ScatterOrder::Indices,
+            () if self.atomic => ScatterOrder::Any,
+            () => ScatterOrder::Fixed,
         }
     }
 }

@@ -24,10 +24,11 @@ const CONTRACTS: [(&str, Contracts); 3] =
 pub fn write(segment: &Segment<'_>, costs: &Costs, effort: Effort) -> String {
     let mut out = format!("{HEAD}\nplanner {PLANNER}\n");
     let word = |on: bool, yes, no| if on { yes } else { no };
-    let Mode { fused, strict, tf32, contracts } = segment.mode;
+    let Mode { fused, strict, tf32, atomic, contracts } = segment.mode;
     let (fused, strict) = (word(fused, "fused", "unfused"), word(strict, "strict", "fast"));
-    let (tf32, contracts) = (word(tf32, "tf32", "f32"), CONTRACTS[contracts as usize].0);
-    let _ = writeln!(out, "mode {fused} {strict} {tf32} {contracts}");
+    let (tf32, atomic) = (word(tf32, "tf32", "f32"), word(atomic, "atomic", "fixed"));
+    let contracts = CONTRACTS[contracts as usize].0;
+    let _ = writeln!(out, "mode {fused} {strict} {tf32} {atomic} {contracts}");
     let _ = match effort {
         Effort::None => writeln!(out, "effort none"),
         Effort::Quick => writeln!(out, "effort quick"),
@@ -68,7 +69,7 @@ pub fn read(text: &str) -> Result<(OwnedSegment, Costs, Effort), String> {
     }
     let lines: Vec<&str> = lines.collect();
     let operations = lines.iter().filter(|l| l.starts_with('%')).count();
-    let mode = Mode { fused: true, strict: false, tf32: false, contracts: Contracts::Bare };
+    let mode = Mode { fused: true, strict: false, tf32: false, atomic: false, contracts: Contracts::Bare };
     let segment = OwnedSegment {
         ops: vec![],
         live: BitSet::new(operations),
@@ -93,12 +94,13 @@ fn take(line: &str, (segment, costs, effort): &mut (OwnedSegment, Costs, Effort)
         "planner" => {}
         "mode" => {
             let words: Vec<&str> = rest.split(' ').collect();
-            let &[fused, strict, product, contracts] = &words[..] else { return None };
+            let &[fused, strict, product, sums, contracts] = &words[..] else { return None };
             let is = |word: &str, yes, no| (word == yes).then_some(true).or((word == no).then_some(false));
             segment.mode = Mode {
                 fused: is(fused, "fused", "unfused")?,
                 strict: is(strict, "strict", "fast")?,
                 tf32: is(product, "tf32", "f32")?,
+                atomic: is(sums, "atomic", "fixed")?,
                 contracts: CONTRACTS.iter().find(|c| c.0 == contracts)?.1,
             };
         }

@@ -64,15 +64,19 @@ pub(crate) enum Drops {
     Cut(usize),
 }
 
-pub const STRICT: Mode =
-    Mode { fused: true, strict: true, reproducible: false, reference: false, matmul: MatmulPrecision::Highest };
-pub const UNFUSED: Mode =
-    Mode { fused: false, strict: true, reproducible: false, reference: false, matmul: MatmulPrecision::Highest };
+pub const STRICT: Mode = Mode {
+    fused: true,
+    strict: true,
+    reproducible: false,
+    reference: false,
+    matmul: MatmulPrecision::Highest,
+    atomic_sums: false,
+};
+pub const UNFUSED: Mode = Mode { fused: false, ..STRICT };
 /// Unfused as in a cold start: one kernel per operation, not strict.
-const SINGLE: Mode =
-    Mode { fused: false, strict: false, reproducible: false, reference: false, matmul: MatmulPrecision::Highest };
-pub const FAST: Mode =
-    Mode { fused: true, strict: false, reproducible: false, reference: false, matmul: MatmulPrecision::Highest };
+const SINGLE: Mode = Mode { fused: false, strict: false, ..STRICT };
+/// Not strict, with sums by an index in any order.
+pub const FAST: Mode = Mode { strict: false, atomic_sums: true, ..STRICT };
 
 /// Maximum ratio of measured to predicted bytes of a kernel (`MAX_TRAFFIC_RATIO`), and number of bytes up to which it
 /// is not checked (`MIN_CHECKED_BYTES`): kernels of a few elements.

@@ -85,6 +85,7 @@ impl Interpreted {
             reproducible: false,
             reference: true,
             matmul: thalweg_stream::MatmulPrecision::Highest,
+            atomic_sums: false,
         }))
     }
 }

@@ -11,8 +11,9 @@ thalweg_ir::tunables! {
         /// Maximum 32-bit registers per thread for the elements of a row that are held between passes; half as many in
         /// blocks of more than 512 threads, and where several blocks hold a row.
         max_held_registers: 64, in 0..=16,
-        /// Maximum number of points of a row that one thread has to itself, in registers.
-        max_row_of_thread: 8, in 0..=4,
+        /// Maximum number of values for an element of a scatter, on average, at which atomic additions of floats are used
+        /// where their order is free.
+        max_atomic_values: 512, in 0..=16,
         /// Minimum row length, in points, at which a source may be specialized for a group of threads that covers the
         /// row exactly.
         min_exact_row: 512, in 1..=64,

@@ -142,6 +142,17 @@ pub struct ForeignGeometry {
     pub results: Vec<usize>,
 }
 
+/// Order in which a scatter combines the values for one element.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ScatterOrder {
+    /// That of their indices, one by one, as in strict modes.
+    Indices,
+    /// An order and association that depend on the indices alone, so that results are the same each time.
+    Fixed,
+    /// Any, by atomic operations: last bits of sums of floats may differ from run to run.
+    Any,
+}
+
 /// Device-independent program, without sizes.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Kernel {
@@ -169,9 +180,8 @@ pub enum Kernel {
         op: ScatterOp,
         /// Dtype of tensor, values and result.
         dtype: DType,
-        /// Whether the values for one element are combined in the order of their indices, as in strict modes.
-        /// Otherwise a device may associate them differently, in an order that depends on the indices alone.
-        ordered: bool,
+        /// Order in which the values for one element are combined.
+        order: ScatterOrder,
         /// Computation of index and values that are not in memory.
         inputs: [Option<Box<Computed>>; 2],
     },

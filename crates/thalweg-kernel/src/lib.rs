@@ -38,7 +38,7 @@ pub use geometry::contraction::{
 pub use geometry::in_place::{copies, in_place_operand, reads_in_place};
 pub use geometry::{
     AccessGeometry, Computed, ForeignGeometry, Geometry, GroupPart, Kernel, MapGeometry, MatmulGeometry, Orientation,
-    Precision, RowGeometry, ScatterGeometry,
+    Precision, RowGeometry, ScatterGeometry, ScatterOrder,
 };
 pub use index::{Bordered, Bound, IndexMap, Positions};
 pub use machine::Machine;

@@ -144,6 +144,8 @@ pub static REPRODUCIBLE: Variable = variable("THALWEG_REPRODUCIBLE", ON_OFF, "wh
 /// Precision of f32 matrix products.
 pub static MATMUL_PRECISION: Variable =
     variable("THALWEG_MATMUL_PRECISION", Allowed::Words(&["highest", "high"]), "f32 products on GPUs: high is TF32");
+/// Whether GPUs add floats by an index in any order.
+pub static ATOMIC_SUMS: Variable = variable("THALWEG_ATOMIC_SUMS", ON_OFF, "whether sums by an index are in any order");
 /// Search effort for new patterns.
 pub static SEARCH: Variable = variable(
     "THALWEG_SEARCH",
@@ -215,7 +217,7 @@ pub static BENCH_VENV: Variable =
     inner("THALWEG_BENCH_VENV", Allowed::Folder { off: false }, "where bench/setup puts the peers");
 
 /// All variables, as `thalweg doctor` shows them.
-pub static ALL: [&Variable; 31] = [
+pub static ALL: [&Variable; 32] = [
     &DEVICE,
     &THREADS,
     &MEMORY_LIMIT,
@@ -224,6 +226,7 @@ pub static ALL: [&Variable; 31] = [
     &STRICT,
     &REPRODUCIBLE,
     &MATMUL_PRECISION,
+    &ATOMIC_SUMS,
     &SEARCH,
     &AUTOTUNE,
     &DEFER,

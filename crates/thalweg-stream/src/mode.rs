@@ -30,13 +30,16 @@ pub struct Mode {
     pub reproducible: bool,
     /// Precision of f32 matrix products.
     pub matmul: MatmulPrecision,
+    /// Whether a GPU may add floats by an index in any order, by atomic operations. No effect in strict and reproducible
+    /// modes.
+    pub atomic_sums: bool,
     /// Whether the reference interpreter runs instead of the device's kernels. Slow; for checking.
     pub reference: bool,
 }
 
 impl Mode {
-    /// Mode set by `THALWEG_FUSION=off`, `THALWEG_STRICT=on`, `THALWEG_REPRODUCIBLE=on` and
-    /// `THALWEG_MATMUL_PRECISION=high`.
+    /// Mode set by `THALWEG_FUSION=off`, `THALWEG_STRICT=on`, `THALWEG_REPRODUCIBLE=on`,
+    /// `THALWEG_MATMUL_PRECISION=high` and `THALWEG_ATOMIC_SUMS=on`.
     fn from_environment() -> Mode {
         Mode {
             fused: !environment::FUSION.is("off"),
@@ -46,26 +49,33 @@ impl Mode {
                 true => MatmulPrecision::High,
                 false => MatmulPrecision::Highest,
             },
+            atomic_sums: environment::ATOMIC_SUMS.is("on"),
             reference: false,
         }
     }
 
     /// Index of the mode, unique among modes and below [`Mode::COUNT`].
     pub(crate) fn index(self) -> usize {
-        let flags = [self.fused, self.strict, self.reference, self.reproducible, self.is_tf32()];
+        let flags =
+            [self.fused, self.strict, self.reference, self.reproducible, self.is_tf32(), self.adds_atomically()];
         flags.iter().rev().fold(0, |index, &flag| index << 1 | flag as usize)
     }
 
-    /// Number of mode indices: one per combination of five flags.
-    pub(crate) const COUNT: usize = 32;
+    /// Number of mode indices: one per combination of six flags.
+    pub(crate) const COUNT: usize = 64;
 
     fn is_tf32(self) -> bool {
         self.matmul == MatmulPrecision::High
     }
 
+    fn adds_atomically(self) -> bool {
+        self.atomic_sums && !self.strict && !self.reproducible
+    }
+
     /// Planner mode for a device with this support for contractions.
     pub(crate) fn planning(self, contracts: thalweg_kernel::Contracts) -> thalweg_fusion::Mode {
-        thalweg_fusion::Mode { fused: self.fused, strict: self.strict, tf32: self.is_tf32(), contracts }
+        let (tf32, atomic) = (self.is_tf32(), self.adds_atomically());
+        thalweg_fusion::Mode { fused: self.fused, strict: self.strict, tf32, atomic, contracts }
     }
 }
 
@@ -101,6 +111,13 @@ pub fn set_matmul_precision(matmul: MatmulPrecision) -> MatmulPrecision {
     MODE.change_common(|common| Mode { matmul, ..common });
     set_mode(Mode { matmul, ..old });
     old.matmul
+}
+
+/// Sets [`Mode::atomic_sums`] for what the calling thread records from now on, and returns the old value.
+pub fn set_atomic_sums(on: bool) -> bool {
+    let old = mode();
+    set_mode(Mode { atomic_sums: on, ..old });
+    old.atomic_sums
 }
 
 /// Search effort for the calling thread's new patterns: from `THALWEG_SEARCH` (`none`, a number of visits, or `full`)

@@ -89,6 +89,23 @@ pub fn set_reproducible(on: bool) -> bool {
     thalweg_stream::set_reproducible(on)
 }
 
+/// Allows sums by an index in any order, for what this thread records from now on, and returns the previous setting. On, a
+/// GPU adds f32 and f64 of `index_add`, `scatter_add` and the gradients of gathers by atomic operations: several times as
+/// fast where elements have few values each, and last bits differ from run to run. Off, the order depends on the indices
+/// alone. No effect on CPUs, in strict and in [reproducible](set_reproducible) mode. Off unless the environment variable
+/// `THALWEG_ATOMIC_SUMS` is `on`.
+///
+/// ```
+/// let before = thalweg::set_atomic_sums(true);
+/// let x = thalweg::Tensor::zeros([3]).index_add(0, &thalweg::Tensor::new([0i64, 2, 0]), &thalweg::Tensor::ones([3]));
+/// assert_eq!(x.to_vec::<f32>()?, [2.0, 0.0, 1.0]);
+/// thalweg::set_atomic_sums(before);
+/// # Ok::<(), thalweg::Error>(())
+/// ```
+pub fn set_atomic_sums(on: bool) -> bool {
+    thalweg_stream::set_atomic_sums(on)
+}
+
 /// Sets the effort of the plan search for segments of this thread that have no plan yet, and returns the previous
 /// setting. The environment variable `THALWEG_SEARCH` (`none`, a number of [`Effort::Visits`], or `full`) sets the
 /// default.

@@ -6,7 +6,7 @@ use thalweg_ir::{DType, ElementOp, MAX_ARGS, MAX_RANK, Op, REVERSE, RelArg, RelO
 use thalweg_kernel::reference::{self, Array, RefArg};
 use thalweg_kernel::{
     Access, AccessClass, AccessGeometry, BodyBuilder, Geometry, Kernel, MapGeometry, Node, Orientation, RowGeometry,
-    ScatterGeometry,
+    ScatterGeometry, ScatterOrder,
 };
 use thalweg_runtime::{Device, Error};
 
@@ -71,7 +71,7 @@ fn scatter(op: ScatterOp, dtype: DType, axis: usize, [x, index, values]: [&Laid;
         base: [x.base, index.base, values.base, 0],
         inputs: [None, None],
     };
-    (Kernel::Scatter { op, dtype, ordered: true, inputs: [None, None] }, Geometry::Scatter(geometry))
+    (Kernel::Scatter { op, dtype, order: ScatterOrder::Indices, inputs: [None, None] }, Geometry::Scatter(geometry))
 }
 
 /// Builder of a body and its accesses over the dimensions of a tensor in any order; `along` is the innermost one.
@@ -224,7 +224,12 @@ fn a_scatter_by_an_index_out_of_range_writes_nothing_and_is_an_error() {
         let (outer, inner, inputs) = (vec![], vec![], [None, None]);
         let g = ScatterGeometry { axis: 0, outer, inner, n: 3, size: 3, steps: [1; 4], base: [0; 4], inputs };
         let scatter = device
-            .program(&Kernel::Scatter { op: ScatterOp::Add, dtype: DType::F32, ordered: true, inputs: [None, None] })
+            .program(&Kernel::Scatter {
+                op: ScatterOp::Add,
+                dtype: DType::F32,
+                order: ScatterOrder::Indices,
+                inputs: [None, None],
+            })
             .unwrap();
         let result = scatter.launch(&Geometry::Scatter(g), &[&x, &index, &values, &out], &[]);
         let Err(Error::Index(message)) = result else { panic!("{result:?}") };

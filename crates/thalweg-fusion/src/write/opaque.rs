@@ -14,7 +14,8 @@ use crate::scalars::ScalarClasses;
 use crate::segment::{Indexed, ValueId};
 use thalweg_ir::{DType, Foreign, ForeignLaunch, Op, ScatterOp, View};
 use thalweg_kernel::{
-    Computed, Contraction, ContractionGeometry, ForeignGeometry, Geometry, IndexMap, Kernel, ScatterGeometry, dims,
+    Computed, Contraction, ContractionGeometry, ForeignGeometry, Geometry, IndexMap, Kernel, ScatterGeometry,
+    ScatterOrder, dims,
 };
 
 /// Launch of an opaque operation that writes `stores` (several are results of one call) and whose operands are views of
@@ -40,7 +41,7 @@ pub(crate) fn opaque(
             if ix.seg.mode.fused && read[0].view.is_contiguous() && !o.slots[1..].contains(&o.slots[0]) {
                 in_place.push((first_write, 0));
             }
-            scattered((scatter, dtype, ix.seg.mode.strict), ix.seg.ops[op].attr as usize, read)
+            scattered((scatter, dtype, ix.seg.mode.scatter_order()), ix.seg.ops[op].attr as usize, read)
         }
         Op::Foreign(of) => {
             // With other sizes these may no longer be one call, and then not one kernel.
@@ -79,7 +80,7 @@ fn product(ix: &Indexed<'_>, op: usize, views: [View; 2], dtype: DType) -> (Kern
 }
 
 /// Kernel and geometry of a scatter into the first operand, by the indices in the second, of the values in the third.
-fn scattered((op, dtype, ordered): (ScatterOp, DType, bool), axis: usize, read: Vec<Read>) -> (Kernel, Geometry) {
+fn scattered((op, dtype, order): (ScatterOp, DType, ScatterOrder), axis: usize, read: Vec<Read>) -> (Kernel, Geometry) {
     let [into, index, values] = [0, 1, 2].map(|n| read[n].view);
     let all = [into, index, values, View::contiguous(into.shape)];
     let mut geometry = around(axis, index.shape[axis], into.shape[axis], &all);
@@ -89,7 +90,7 @@ fn scattered((op, dtype, ordered): (ScatterOp, DType, bool), axis: usize, read: 
         computed[n] = Some(Box::new(Computed { kernel, operands: reads.len(), scalars: scalars.len() }));
         geometry.inputs[n] = Some(Box::new(own));
     }
-    (Kernel::Scatter { op, dtype, ordered, inputs: computed }, Geometry::Scatter(geometry))
+    (Kernel::Scatter { op, dtype, order, inputs: computed }, Geometry::Scatter(geometry))
 }
 
 /// Kernel and geometry of a foreign operation that writes these results.

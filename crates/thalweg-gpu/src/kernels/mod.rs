@@ -186,8 +186,8 @@ pub fn plan(kernel: &Kernel, geometry: &Geometry, target: &dyn Target) -> Result
         (Kernel::Contraction(c), Geometry::Contraction(geometry)) => {
             plan = contraction::plan(c, geometry, target)?;
         }
-        (Kernel::Scatter { op, dtype, ordered, inputs }, Geometry::Scatter(geometry)) => {
-            scatter::select::add(&mut plan, (*op, *dtype, *ordered), inputs, geometry, target)?;
+        (Kernel::Scatter { op, dtype, order, inputs }, Geometry::Scatter(geometry)) => {
+            scatter::select::add(&mut plan, (*op, *dtype, *order), inputs, geometry, target)?;
         }
         (Kernel::Foreign { of, wanted }, Geometry::Foreign(geometry)) => {
             foreign::select::add(&mut plan, (*of, wanted), geometry, target)?;

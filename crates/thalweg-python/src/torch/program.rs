@@ -273,13 +273,15 @@ impl Program {
         let _ = self.finished.set(std::mem::take(&mut *built));
     }
 
-    /// Runs the program. `seed` starts the random numbers, if it draws any.
-    #[pyo3(signature = (inputs, seed=None))]
+    /// Runs the program. `seed` starts the random numbers, if it draws any. `deterministic`: sums by an index have the same
+    /// bits each time.
+    #[pyo3(signature = (inputs, seed=None, deterministic=false))]
     fn run<'py>(
         &self,
         py: Python<'py>,
         inputs: &Bound<'py, PyList>,
         seed: Option<u64>,
+        deterministic: bool,
     ) -> PyResult<Bound<'py, PyList>> {
         let start = Instant::now();
         let Some(program) = self.finished.get() else {
@@ -307,8 +309,11 @@ impl Program {
         let mut state = Run { program, exchange, place, kept: vec![], registers, ranges };
         let mut eager = HashMap::new();
         let computed = guarded(py, || {
-            let _restore =
-                Restore { device: thalweg::set_default_device(Some(place.device)), random: seed.map(seeded) };
+            let _restore = Restore {
+                device: thalweg::set_default_device(Some(place.device)),
+                atomic: thalweg::set_atomic_sums(place.gpu.is_some() && !deterministic),
+                random: seed.map(seeded),
+            };
             let run = |state: &mut Run<'_>, eager: &mut _| -> Result<Vec<Computed>, Failure> {
                 place.after_torch()?;
                 state.execute(eager)?;
@@ -664,12 +669,14 @@ fn seeded(seed: u64) -> Generator {
 /// Settings of the calling program, restored after a run.
 struct Restore {
     device: Option<Device>,
+    atomic: bool,
     random: Option<Generator>,
 }
 
 impl Drop for Restore {
     fn drop(&mut self) {
         thalweg::set_default_device(self.device);
+        thalweg::set_atomic_sums(self.atomic);
         if let Some(state) = self.random.take() {
             thalweg::set_random_state(state);
         }

@@ -7,7 +7,7 @@ use thalweg_fusion::Costs;
 use thalweg_ir::{DType, ElementOp, MAX_RANK, Monoid, Scalar, ScanOp, ScatterOp, Shape, View};
 use thalweg_kernel::{
     Access, AccessClass, AccessGeometry, BodyBuilder, Contraction, ContractionGeometry, Geometry, IndexMap, Kernel,
-    MapGeometry, MatmulGeometry, Node, NodeId, Orientation, Precision, RowGeometry, ScatterGeometry,
+    MapGeometry, MatmulGeometry, Node, NodeId, Orientation, Precision, RowGeometry, ScatterGeometry, ScatterOrder,
 };
 use thalweg_runtime::Throughput;
 
@@ -477,7 +477,8 @@ pub fn product((dtype, precision): (DType, Precision), count: usize, n: usize) -
 /// Sample of a scatter-add with shuffled indices.
 pub fn scatter(sizes: &Sizes) -> Sample {
     let n = sizes.scattered;
-    let kernel = Kernel::Scatter { op: ScatterOp::Add, dtype: DType::F32, ordered: false, inputs: [None, None] };
+    let kernel =
+        Kernel::Scatter { op: ScatterOp::Add, dtype: DType::F32, order: ScatterOrder::Fixed, inputs: [None, None] };
     let geometry = ScatterGeometry {
         axis: 0,
         outer: vec![],

@@ -147,8 +147,14 @@ fn on_its_own(test: impl FnOnce(DeviceRef) + Send + 'static) {
     }
 }
 
-const FUSED: Mode =
-    Mode { fused: true, strict: false, reproducible: false, reference: false, matmul: MatmulPrecision::Highest };
+const FUSED: Mode = Mode {
+    fused: true,
+    strict: false,
+    reproducible: false,
+    reference: false,
+    matmul: MatmulPrecision::Highest,
+    atomic_sums: false,
+};
 
 /// Vector in memory.
 fn vector(device: DeviceRef, n: usize) -> Arc<Value> {

@@ -28,6 +28,7 @@ pub fn pinned_with(costs: Costs) -> Pinned {
         reproducible: false,
         reference: false,
         matmul: thalweg_stream::MatmulPrecision::Highest,
+        atomic_sums: false,
     });
     let effort = thalweg::set_search_effort(Effort::default());
     let (measuring, deferring) = (thalweg::set_measuring(None), thalweg::set_deferring(true));

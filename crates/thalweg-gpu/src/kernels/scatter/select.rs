@@ -12,14 +12,14 @@ use crate::traffic;
 use crate::tunable::TUNABLES;
 use thalweg_ir::tunable::Tunable;
 use thalweg_ir::{DType, ScatterOp};
-use thalweg_kernel::{Body, Computed, Geometry, Kernel, MapGeometry, ScatterGeometry};
+use thalweg_kernel::{Body, Computed, Geometry, Kernel, MapGeometry, ScatterGeometry, ScatterOrder};
 use thalweg_runtime::Error;
 
 /// Adds a scatter, after the kernels that compute its index and its values. Operands: tensor; index or the operands of
 /// its computation; values or the operands of theirs; result.
 pub fn add(
     plan: &mut Plan,
-    (op, dtype, ordered): (ScatterOp, DType, bool),
+    (op, dtype, order): (ScatterOp, DType, ScatterOrder),
     inputs: &[Option<Box<Computed>>; 2],
     geometry: &ScatterGeometry,
     target: &dyn Target,
@@ -60,7 +60,7 @@ pub fn add(
         return Ok(());
     }
     let before = plan.scratch.iter().sum::<usize>();
-    launches(plan, (op, dtype), Some(ordered), geometry, targets, target);
+    launches(plan, (op, dtype), Some(order), geometry, targets, target);
     let scratch = plan.scratch.iter().sum::<usize>() - before;
     plan.moved += traffic::scatter(geometry, dtype.size(), scratch);
     Ok(())
@@ -83,7 +83,7 @@ fn dimensions(g: &ScatterGeometry) -> (Dims, usize) {
 
 /// Selects the strategy of a scatter over `lines` lines, with `rows` rows of indices to sort.
 fn choose(
-    (op, dtype, ordered): (ScatterOp, DType, bool),
+    (op, dtype, order): (ScatterOp, DType, ScatterOrder),
     g: &ScatterGeometry,
     [lines, rows]: [usize; 2],
     chip: &Chip,
@@ -93,8 +93,13 @@ fn choose(
     if serial || lines.saturating_mul(g.n) >= 1 << 37 {
         return ScatterStage::Lines(op);
     }
-    let atomic = matches!(dtype, DType::I32 | DType::I64 | DType::U32 | DType::U64);
-    if atomic && matches!(op, ScatterOp::Add | ScatterOp::Max | ScatterOp::Min) {
+    let whole = matches!(dtype, DType::I32 | DType::I64 | DType::U32 | DType::U64);
+    // Additions to one element wait for each other: with many values for each, sorted ones are faster.
+    let float = || {
+        let few = TUNABLES.max_atomic_values.admits(g.n / g.size.max(1));
+        op == ScatterOp::Add && order == ScatterOrder::Any && matches!(dtype, DType::F32 | DType::F64) && few
+    };
+    if float() || whole && matches!(op, ScatterOp::Add | ScatterOp::Max | ScatterOp::Min) {
         return ScatterStage::Atomic(op);
     }
     if op == ScatterOp::Set && g.n < (1 << 31) && g.size < (1 << 31) {
@@ -109,7 +114,7 @@ fn choose(
     // Short runs are faster in one launch. A few elements may have many values even if the average is low; cutting
     // their runs pays from about a million values on, which take one thread 0.1 s.
     let long = TUNABLES.min_run_values.reached_by(g.n / g.size.max(1)) || TUNABLES.min_skewed_values.reached_by(g.n);
-    let chunks = !ordered && g.n > TUNABLES.run_chunk.size() && long;
+    let chunks = order != ScatterOrder::Indices && g.n > TUNABLES.run_chunk.size() && long;
     if chunks { ScatterStage::Chunks(op) } else { ScatterStage::Runs(op) }
 }
 
@@ -141,12 +146,12 @@ struct ScratchAddresses {
     partials: Option<RuntimeArgument>,
 }
 
-/// Adds the launches of a scatter: the copy of the tensor to the result and, if `ordered` is given, the launches that
+/// Adds the launches of a scatter: the copy of the tensor to the result and, if `order` is given, the launches that
 /// apply the values. `targets`: addresses of tensor, index, values and result.
 fn launches(
     plan: &mut Plan,
     (op, dtype): (ScatterOp, DType),
-    ordered: Option<bool>,
+    order: Option<ScatterOrder>,
     g: &ScatterGeometry,
     targets: [RuntimeArgument; 4],
     target: &dyn Target,
@@ -240,8 +245,8 @@ fn launches(
     let mut scratch = ScratchAddresses::default();
     // Threads are numbered in the order of the result, which is contiguous.
     let across = !g.inner.is_empty();
-    let stage = choose((op, dtype, ordered.unwrap_or_default()), g, [lines, rows], target.chip());
-    let putting = ordered.is_some() && g.n > 0 && lines > 0;
+    let stage = choose((op, dtype, order.unwrap_or(ScatterOrder::Fixed)), g, [lines, rows], target.chip());
+    let putting = order.is_some() && g.n > 0 && lines > 0;
     if stage == ScatterStage::Latest && putting {
         plan.scratch.push((4 * rows * g.size).max(64));
         scratch.sorted_or_latest = Some(RuntimeArgument::Scratch(plan.scratch.len() as u16 - 1, 0));

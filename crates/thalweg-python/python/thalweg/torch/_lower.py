@@ -392,7 +392,7 @@ def _runner(program, constants, random, fixed, views, count, single):
         inputs = list(args) + constants if constants else list(args)
         if isinstance(args, list):
             args.clear()
-        out = program.run(inputs, _seed()) if random else program.run(inputs)
+        out = program.run(inputs, _seed() if random else None, torch.are_deterministic_algorithms_enabled())
         if fixed or views:
             rest = iter(out)
             out = [fixed[i] if i in fixed else None if i in views else next(rest) for i in range(count)]

@@ -16,6 +16,8 @@ use thalweg_kernel::{Along, Body};
 /// Threads per block. Two blocks fit a multiprocessor with the registers they hold. The block's 16 warps are as many as
 /// [`MAX_CORESIDENT_BLOCKS`], so 16 lanes fold the partial results of warps, and also those of blocks.
 const THREADS: usize = 512;
+/// Minimum number of points of a row per thread.
+const MIN_STEPS: usize = 2;
 
 impl Spread<'_> {
     /// Strategy that divides each row among co-resident blocks, which hold the row in registers; `None` if this
@@ -38,12 +40,16 @@ impl Spread<'_> {
         }
         let wide = self.line().min(LINE / 16);
         let deep = THREADS / wide;
+        // Threads of a block are along the row. What a shorter row reads again is in the first-level cache.
+        if n < deep * MIN_STEPS {
+            return None;
+        }
         let weight = self.held_between_passes() * self.lanes();
         // Half of the registers, so that a multiprocessor has two blocks; all of them where rows are too long for that.
         let fits = |steps: &usize| n.div_ceil(deep * steps) <= chip.coresident_blocks();
         let steps = (0..5).map(|s| 1 << s).take_while(|s| is_held(s * weight, true)).last()?;
         let steps = [steps, 2 * steps].into_iter().find(fits)?;
-        (steps >= 2).then_some(RowStrategy::RegistersOfBlocks {
+        (steps >= MIN_STEPS).then_some(RowStrategy::RegistersOfBlocks {
             wide: wide as u16,
             deep: deep as u16,
             steps: steps as u8,

@@ -201,12 +201,6 @@ impl Spread<'_> {
         if let Some(group) = exact.filter(|_| TUNABLES.min_exact_row.reached_by(n * self.lanes())) {
             return Some(of(group, n / group, true));
         }
-        // A few elements are a thread's own: of four threads one would work, and all would compute what follows the folds.
-        let few = TUNABLES.max_row_of_thread.admits(self.space.row()) && self.body.scans.is_empty();
-        let steps = n.next_power_of_two();
-        if few && self.body.combined.is_empty() && fits(1, steps) {
-            return Some(of(1, steps, false));
-        }
         MASKED.into_iter().filter(|&(group, steps)| group * steps >= n || group == 1024).find_map(|(group, most)| {
             let least = n.div_ceil(group).next_power_of_two();
             let steps = if fits(group, most.max(least)) { most.max(least) } else { least };
