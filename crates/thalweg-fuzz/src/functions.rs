@@ -30,9 +30,9 @@ impl Call<'_> {
     fn filled<const N: usize>(&self, shape: [usize; N]) -> Tensor {
         let n: usize = shape.iter().product();
         let (x, copies) = (self.x.flatten(), n.div_ceil(self.x.numel()));
-        // A kernel that reads a thousand parts of a concatenation takes the interpreter minutes.
+        // Kernels that read many parts of concatenations take the interpreter minutes.
         let all = match copies {
-            0..=32 => Tensor::cat(&vec![x; copies], 0),
+            0..=8 => Tensor::cat(&vec![x; copies], 0),
             _ => x.unsqueeze(0).expand([copies, self.x.numel()]).flatten(),
         };
         all.slice(..n as i64).reshape(shape)
