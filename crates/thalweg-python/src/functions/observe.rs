@@ -71,9 +71,22 @@ impl Callback {
     }
 }
 
+/// Calls `f` while PyTorch, if it is loaded, runs backward passes on this thread instead of one of its own for each GPU,
+/// so that an explanation covers them.
+fn with_backward_here<T>(py: Python<'_>, f: impl FnOnce() -> PyResult<T>) -> PyResult<T> {
+    let Some(torch) = py.import("sys")?.getattr("modules")?.cast_into::<PyDict>()?.get_item("torch")? else {
+        return f();
+    };
+    let context = torch.getattr("autograd")?.call_method1("set_multithreading_enabled", (false,))?;
+    context.call_method0("__enter__")?;
+    let out = f();
+    context.call_method1("__exit__", (py.None(), py.None(), py.None()))?;
+    out
+}
+
 /// Calls ``f(*args, **kwargs)`` for about half a second and at least eight times, until its plans are found and have been
 /// measured, and explains a call. The time of a kernel is its median over several calls. Only this thread's work is
-/// reported.
+/// reported; backward passes of PyTorch run on it meanwhile.
 ///
 /// If ``f`` must not be called more than once, use ``explain_once``.
 #[pyfunction]
@@ -87,7 +100,8 @@ fn explain(
     // A call that fails is not repeated.
     f.call(args, kwargs)?;
     let callback = Callback::new(f, args, kwargs);
-    let (returned, explanation) = run(py, move || thalweg::explain_steady(|| callback.call()))?;
+    let steady = || run(py, move || thalweg::explain_steady(|| callback.call()));
+    let (returned, explanation) = with_backward_here(py, steady)?;
     returned?;
     Ok(Explanation(explanation))
 }
@@ -103,7 +117,7 @@ fn explain_once(
     kwargs: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Explanation> {
     let callback = Callback::new(f, args, kwargs);
-    let (returned, explanation) = run(py, move || thalweg::explain(|| callback.call()))?;
+    let (returned, explanation) = with_backward_here(py, || run(py, move || thalweg::explain(|| callback.call())))?;
     returned?;
     Ok(Explanation(explanation))
 }
