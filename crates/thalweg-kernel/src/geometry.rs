@@ -145,11 +145,11 @@ pub struct ForeignGeometry {
 /// Order in which a scatter combines the values for one element.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ScatterOrder {
-    /// That of their indices, one by one, as in strict modes.
+    /// Order of their indices, one by one, as in strict modes.
     Indices,
-    /// An order and association that depend on the indices alone, so that results are the same each time.
+    /// Order and association that depend on the indices alone, so that results are the same each time.
     Fixed,
-    /// Any, by atomic operations: last bits of sums of floats may differ from run to run.
+    /// Any order, by atomic operations: last bits of sums of floats may differ from run to run.
     Any,
 }
 

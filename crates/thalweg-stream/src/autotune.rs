@@ -16,7 +16,7 @@
 //! launches are asynchronous the device's clock decides, some runs later; nobody waits for it. Results of different
 //! plans may differ in the last bits, as fused and unfused ones do; in strict mode they do not.
 
-use crate::mode::{DEFAULT_SHARE, measuring};
+use crate::mode::{DEFAULT_FRACTION, measuring};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -413,7 +413,7 @@ impl<P> Course<P> {
     /// Nanoseconds that may be spent: a fraction of the run time, and an advance, which is smaller with a smaller fraction
     /// than the default.
     fn allowance(&self, share: f64, advance: u64) -> f64 {
-        let advance = (self.total / 2).min(advance) as f64 * (share / DEFAULT_SHARE).min(1.0);
+        let advance = (self.total / 2).min(advance) as f64 * (share / DEFAULT_FRACTION).min(1.0);
         self.total as f64 * share + advance
     }
 

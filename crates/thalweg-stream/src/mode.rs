@@ -141,7 +141,7 @@ fn effort_from_environment() -> Effort {
 }
 
 /// Default of [`measuring`].
-pub(crate) const DEFAULT_SHARE: f64 = 0.05;
+pub(crate) const DEFAULT_FRACTION: f64 = 0.05;
 
 /// Fraction of its run time that a segment of the calling thread may spend on measuring other plans; `None` disables
 /// measuring. From `THALWEG_AUTOTUNE` (`off`, or a percentage; default 5) until it is set. Always `None` in a
@@ -161,6 +161,6 @@ fn measuring_from_environment() -> Option<f64> {
         // The only word that the variable accepts is `off`.
         Some(Value::Word(_)) => None,
         Some(Value::Share(share)) => (share > 0.0).then_some(share),
-        _ => Some(DEFAULT_SHARE),
+        _ => Some(DEFAULT_FRACTION),
     }
 }

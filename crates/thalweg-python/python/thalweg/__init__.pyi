@@ -497,7 +497,7 @@ def expand_dims(x: Array, /, axis: Axis | None = ...) -> Array:
 def explain(f: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanation:
     """Calls ``f(*args, **kwargs)`` for about half a second and at least eight times, until its plans are found and have been
     measured, and explains a call. The time of a kernel is its median over several calls. Only this thread's work is
-    reported.
+    reported; backward passes of PyTorch run on it meanwhile.
 
     If ``f`` must not be called more than once, use ``explain_once``.
     """

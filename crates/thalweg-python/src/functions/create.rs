@@ -214,10 +214,10 @@ pub fn progression(count: usize, start: Scalar, step: Scalar, options: (DType, D
     let number = |s: Scalar| if options.0.is_float() { Scalar::Float(s.to_f64()) } else { Scalar::Int(s.to_i64()) };
     let (start, step, mut x) = (number(start), number(step), Tensor::arange_with(count, options));
     if step.to_f64() != 1.0 {
-        x = x * step;
+        x *= step;
     }
     if start.to_f64() != 0.0 {
-        x = x + start;
+        x += start;
     }
     x
 }
