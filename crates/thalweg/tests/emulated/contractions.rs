@@ -266,6 +266,61 @@ fn rows_that_are_masked_whole_are_no_numbers() {
     }
 }
 
+/// Programs that replace a maximum of -∞ have weights of 0 where a row is masked whole, in either spelling.
+#[test]
+fn rows_that_are_masked_whole_are_zeros_behind_a_guard() {
+    let guarded = |x: &[Tensor], by_choice: bool| {
+        // The first rows see no key, and keys from 64 on are hidden from the others' first block.
+        let hidden = x[3].slice((0..1, ..)).expand([30, 136]);
+        let mask = Tensor::cat(&[&hidden * 0.0 - f64::INFINITY, x[3].slice((30.., ..))], 0);
+        let scores = (x[0].matmul(&x[1].transpose(-1, -2)) + mask).cast(DType::F32);
+        let top = scores.amax_keepdim(-1);
+        let (shift, least) = match by_choice {
+            true => (top.eq(f64::NEG_INFINITY).where_(0.0, &top), 1e-30),
+            false => (top.maximum(f32::MIN as f64), f32::MIN_POSITIVE as f64),
+        };
+        let e = (scores - shift).exp();
+        (&e / e.sum_keepdim(-1).maximum(least)).cast(x[0].dtype()).matmul(&x[2])
+    };
+    for kind in [(DType::BF16, 3e-2), (DType::F16, 4e-3)] {
+        for by_choice in [true, false] {
+            let shapes: [&[usize]; 4] = [&[70, 64], &[136, 64], &[136, 40], &[70, 136]];
+            let [cpu, gpu] = inputs(&shapes, kind.0);
+            let values = |x: &[Tensor]| guarded(x, by_choice).cast(DType::F32).to_vec::<f32>().unwrap();
+            let got = values(&gpu);
+            assert!(got[..30 * 40].iter().all(|&v| v == 0.0), "rows without a key");
+            for (g, w) in got.iter().zip(values(&cpu)) {
+                assert!((g - w).abs() < kind.1, "{g} {w}");
+            }
+        }
+    }
+    let no_mask = |x: &[Tensor]| {
+        let scores = x[0].matmul(&x[1].transpose(-1, -2)).cast(DType::F32);
+        let top = scores.amax_keepdim(-1);
+        let e = (&scores - top.eq(f64::NEG_INFINITY).where_(0.0, &top)).exp();
+        (&e / e.sum_keepdim(-1)).cast(x[0].dtype()).matmul(&x[2])
+    };
+    heads([70, 136, 64, 64], KINDS[1], |x| no_mask(x) + 1.0);
+}
+
+/// Keys and values of heads that several heads of queries share, as a broadcast with merged dimensions.
+#[test]
+fn heads_that_share_keys_are_one_launch() {
+    let shared = |x: &Tensor| {
+        let &[b, few, _, n, d] = x.dims() else { unreachable!() };
+        x.expand([b, few, 3, n, d]).reshape([b, few * 3, n, d])
+    };
+    let attend = |x: &[Tensor]| {
+        let (k, v) = (shared(&x[1]), shared(&x[2]));
+        let scores = x[0].matmul(&k.transpose(-1, -2)).cast(DType::F32) * 0.125;
+        scores.softmax(-1).cast(x[0].dtype()).matmul(&v)
+    };
+    let shapes: [&[usize]; 3] = [&[2, 6, 40, 64], &[2, 2, 1, 72, 64], &[2, 2, 1, 72, 32]];
+    check("attention", &shapes, (DType::BF16, 2e-2), 1, attend);
+    let product = |x: &[Tensor]| (x[0].matmul(&shared(&x[1]).transpose(-1, -2))).gelu();
+    check("product", &shapes[..2], KINDS[0], 1, product);
+}
+
 /// Causal rows: blocks of keys that no row of a block attends to are skipped.
 #[test]
 fn causal_attention_goes_through_the_keys_that_are_seen() {
