@@ -6,7 +6,6 @@ use crate::program::{Argument, Program, Tensor};
 use crate::tuning;
 use std::sync::Arc;
 use thalweg_fusion::{Costs, Effort};
-use thalweg_ir::OpClass;
 use thalweg_runtime::{Counters, Error, counters};
 use thalweg_stream::{
     DeviceRef, Mode, Operand, Value, clear_plans, costs, record, set_costs, set_deferring, set_effort, set_measuring,
@@ -117,13 +116,11 @@ impl Checker {
     /// be the same. Below five quarters the program may run out of memory. With five quarters it must fit: the planned
     /// peak is an upper bound, but excludes a scatter's own scratch memory.
     ///
-    /// The run with five quarters, which is left out for scatters, defers nothing. With deferral, results that a failed run did not read are deferred to
+    /// The run with five quarters defers nothing. With deferral, results that a failed run did not read are deferred to
     /// the next run, which then plans other segments.
     pub(super) fn within_limits(&self, program: &Program, want: &[Option<Vec<u8>>]) -> Result<(), String> {
         let deferring = set_deferring(false);
-        // Known (docs/fuzz-reports.md, 951002510): scratch memory of scatters is in no plan.
-        let scatters = program.steps.iter().any(|s| s.op.class() == OpClass::Scatter);
-        let done = self.within_quarters(program, want, if scatters { 4 } else { 5 });
+        let done = self.within_quarters(program, want, 5);
         set_deferring(deferring);
         done?;
         self.within_quarters(program, want, 4)
