@@ -220,6 +220,10 @@ impl Program for BoundProgram {
         self.moved
     }
 
+    fn temporary(&self, _: &Geometry) -> usize {
+        self.bound.temporary()
+    }
+
     fn info(&self) -> ProgramInfo {
         self.info.clone()
     }

@@ -28,6 +28,16 @@ pub trait Program: Send + Sync + Debug {
     /// When geometry and kernel are of different kinds.
     fn moves(&self, geometry: &Geometry, in_place: bool) -> Moved;
 
+    /// Bytes in use by memory that a launch of this geometry allocates from the device's pool and frees again
+    /// ([`granted`](crate::granted)).
+    ///
+    /// # Panics
+    /// When geometry and kernel are of different kinds.
+    fn temporary(&self, geometry: &Geometry) -> usize {
+        let _ = geometry;
+        0
+    }
+
     /// Properties of the compiled kernel, for explanations.
     fn info(&self) -> ProgramInfo;
 

@@ -335,7 +335,8 @@ impl Ready {
     /// Schedule without a memory limit.
     fn usual(&self, own: &[usize]) -> Arc<Numbered> {
         let rereads = |step: usize, operand: usize| self.programs[step].rereads_for(operand);
-        let needs = Needs { own, rereads: &rereads, granted };
+        let temporary = |step: usize| self.programs[step].temporary(&self.instance.steps[step].geometry);
+        let needs = Needs { own, rereads: &rereads, temporary: &temporary, granted };
         let fits = |m: &CachedSchedule| m.room.is_none() && *m.own == *own;
         let made = || {
             Ok(CachedSchedule {
@@ -351,7 +352,8 @@ impl Ready {
     /// Schedule whose peak is at most `room` bytes, or the least peak that is possible.
     fn within(&self, device: DeviceRef, own: &[usize], room: usize) -> Result<Arc<Numbered>, usize> {
         let rereads = |step: usize, operand: usize| self.programs[step].rereads_for(operand);
-        let needs = Needs { own, rereads: &rereads, granted };
+        let temporary = |step: usize| self.programs[step].temporary(&self.instance.steps[step].geometry);
+        let needs = Needs { own, rereads: &rereads, temporary: &temporary, granted };
         // A schedule made for a limit up to an eighth lower is reused.
         let fits = |m: &CachedSchedule| {
             m.schedule.peak <= room && m.room.is_some_and(|r| r >= room - room / 8) && *m.own == *own

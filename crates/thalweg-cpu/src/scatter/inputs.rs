@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use thalweg_ir::{DType, ScatterOp};
 use thalweg_kernel::{Geometry, MapGeometry, Moved, ScatterGeometry};
-use thalweg_runtime::{Buffer, Error, Pool, Program, ProgramInfo};
+use thalweg_runtime::{Buffer, Error, Pool, Program, ProgramInfo, granted};
 
 /// A computed input (index or values) of a scatter: its compiled map kernel, and the numbers of its operands and
 /// scalars.
@@ -79,6 +79,16 @@ impl ScatterProgram {
     }
 }
 
+impl ScatterProgram {
+    /// Bytes of a computed input at a time: all of it, or a part.
+    fn computed_bytes(&self, g: &ScatterGeometry, n: usize) -> usize {
+        let own = g.inputs[n].as_deref().expect("a computed input has a geometry");
+        let rows = || rows_of_part(g, &self.threads).min(outermost(g));
+        let points = cut(g, n + 1, own).map_or_else(|| points(own), |p| p * rows());
+        points * if n == 0 { 8 } else { self.dtype.size() }
+    }
+}
+
 impl Program for ScatterProgram {
     fn launch(&self, geometry: &Geometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
         let Geometry::Scatter(g) = geometry else { panic!("a scatter is launched with {geometry:?}") };
@@ -97,9 +107,7 @@ impl Program for ScatterProgram {
             };
             let own = g.inputs[n].as_deref().expect("a computed input has a geometry");
             let part = cut(g, n + 1, own);
-            let points = part.map_or_else(|| points(own), |p| p * rows.min(outermost));
-            let size = if n == 0 { 8 } else { self.dtype.size() };
-            let buffer = Cow::Owned(self.pool.allocate(points * size)?);
+            let buffer = Cow::Owned(self.pool.allocate(self.computed_bytes(g, n))?);
             let (reads, left) = operands.split_at(input.operands);
             let (bits, rest) = scalars.split_at(input.scalars);
             (operands, scalars) = (left, rest);
@@ -131,6 +139,12 @@ impl Program for ScatterProgram {
             apply(self.op, self.dtype, &part_of(g, cuts, range), buffers, &self.threads)?;
         }
         Ok(())
+    }
+
+    fn temporary(&self, geometry: &Geometry) -> usize {
+        let Geometry::Scatter(g) = geometry else { panic!("a scatter is launched with {geometry:?}") };
+        let computed = (0..2).filter(|&n| self.inputs[n].is_some());
+        computed.map(|n| granted(self.computed_bytes(g, n))).sum()
     }
 
     fn moves(&self, geometry: &Geometry, in_place: bool) -> Moved {

@@ -507,7 +507,7 @@ fn unfused_totals(segment: &Segment<'_>) -> Totals {
         bytes_allocated: instance.buffers.iter().sum(),
         peak: schedule(
             &instance,
-            &Needs { own: &vec![0; segment.inputs.len()], rereads: &|_, _| false, granted: |b| b },
+            &Needs { own: &vec![0; segment.inputs.len()], rereads: &|_, _| false, temporary: &|_| 0, granted: |b| b },
         )
         .peak,
         ..Totals::default()

@@ -300,9 +300,10 @@ fn in_use(needs: &Needs<'_>, s: &Schedule, uses: &Uses, blocks: &[Block], share:
     let mut now = 0;
     change[..n]
         .iter()
-        .map(|c| {
+        .zip(&s.launches)
+        .map(|(c, launch)| {
             now += c;
-            now
+            now + (needs.temporary)(launch.step) as i64
         })
         .collect()
 }

@@ -27,7 +27,12 @@ pub(super) fn within(
     let given: Vec<usize> = (0..instance.steps.len()).collect();
     // A result that reuses a dead input takes no memory, so with such inputs there is no lower bound.
     let dying = needs.own.iter().any(|&own| own > 0);
-    let floor = if dying { 0 } else { instance.steps.iter().map(|s| alone(instance, s)).max().unwrap_or(0) };
+    let floor = if dying {
+        0
+    } else {
+        let alone = |(n, step)| alone(instance, step) + (needs.temporary)(n);
+        instance.steps.iter().enumerate().map(alone).max().unwrap_or(0)
+    };
     let mut least = usize::MAX;
     let mut best: Option<(u64, Schedule)> = None;
     for steps in [given, order::low(instance, needs.own)] {

@@ -28,6 +28,8 @@ pub struct Needs<'a> {
     /// Whether a written operand of a step (arguments: step, operand) may not reuse the memory of a read one,
     /// regardless of [`crate::Step::in_place`]: the program reads that again later.
     pub rereads: &'a dyn Fn(usize, usize) -> bool,
+    /// Bytes in use by memory that a step allocates and frees while it runs.
+    pub temporary: &'a dyn Fn(usize) -> usize,
     /// Bytes that the allocator actually reserves for a request.
     pub granted: fn(usize) -> usize,
 }

@@ -65,7 +65,7 @@ fn random(dice: &mut Dice, steps: usize) -> Instance {
 const OWN: [usize; 2] = [640, 0];
 
 fn needs() -> Needs<'static> {
-    Needs { own: &OWN, rereads: &|_, _| false, granted: |b| b }
+    Needs { own: &OWN, rereads: &|_, _| false, temporary: &|_| 0, granted: |b| b }
 }
 
 /// Simulates a schedule: checks that every read finds the value that its step computed.
@@ -164,6 +164,22 @@ fn what_runs_twice_finds_its_operands_and_stays_below_the_limit() {
         }
     }
     assert!(fit > 100 && twice > 40, "{fit} fit, {twice} by running something twice");
+}
+
+#[test]
+fn memory_that_a_step_frees_itself_counts_while_it_runs() {
+    // Two values, of which the second step reads the first.
+    let mut instance = Instance { steps: vec![], outputs: vec![], buffers: vec![640, 64], fused: true };
+    instance.steps.push(step(&[Slot::Input(1)], &[0], vec![]));
+    instance.steps.push(step(&[Slot::Buffer(0)], &[1], vec![]));
+    instance.outputs = vec![Output { op: 1, slot: Slot::Buffer(1), view: View::contiguous(Shape::SCALAR) }];
+    let of = |temporary: &dyn Fn(usize) -> usize, limit: usize| {
+        let needs = Needs { own: &[0, 0], temporary, ..needs() };
+        (schedule(&instance, &needs).peak, schedule_within(&instance, &needs, limit, &|_| 1).map(|s| s.peak))
+    };
+    assert_eq!(of(&|_| 0, 704), (704, Ok(704)));
+    assert_eq!(of(&|step| [128, 0][step], 767), (768, Err(768)));
+    assert_eq!(of(&|step| [0, 128][step], 832), (832, Ok(832)));
 }
 
 #[test]

@@ -114,7 +114,7 @@ impl Checker {
 
     /// Checks the program under memory limits of one to five quarters of the peak of an unlimited run: the values must
     /// be the same. Below five quarters the program may run out of memory. With five quarters it must fit: the planned
-    /// peak is an upper bound, but excludes a scatter's own scratch memory.
+    /// peak is an upper bound.
     ///
     /// The run with five quarters defers nothing. With deferral, results that a failed run did not read are deferred to
     /// the next run, which then plans other segments.

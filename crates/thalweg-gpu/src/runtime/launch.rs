@@ -11,7 +11,7 @@ use super::queues::Queues;
 use crate::maps::MAP_WORDS;
 use crate::{Draft, Plan, RuntimeArgument};
 use std::sync::Arc;
-use thalweg_runtime::{Buffer, Error, Pool, count};
+use thalweg_runtime::{Buffer, Error, Pool, count, granted};
 
 /// One launch of a bound kernel.
 #[derive(Clone, Debug)]
@@ -98,6 +98,11 @@ impl Bound {
     /// Launches of the kernel; their argument words that depend on the run are not set.
     pub fn launches(&self) -> &[Launch] {
         &self.launches
+    }
+
+    /// Bytes in use by scratch memory while the launches are submitted.
+    pub fn temporary(&self) -> usize {
+        self.scratch.iter().map(|&bytes| granted(bytes)).sum()
     }
 
     /// Functions of the launches, with their registers and spilled bytes.
