@@ -144,7 +144,7 @@ mod tests {
         SegmentClass::of(&Segment {
             ops: &ops,
             live: &live,
-            mode: Mode { fused, strict: false, tf32: false, atomic: false, contracts: thalweg_kernel::Contracts::Rows },
+            mode: Mode { fused, ..Mode::fused(thalweg_kernel::Contracts::Rows) },
             shapes: &[Shape::new(&[rows, columns]); 2],
             ints: &[0, 1, rows as i64, 0, step as i64, columns as i64],
             scalars: &[],

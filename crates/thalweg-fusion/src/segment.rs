@@ -22,6 +22,11 @@ pub struct Mode {
 }
 
 impl Mode {
+    /// Mode that fuses, with the defaults of everything that a program may set.
+    pub const fn fused(contracts: Contracts) -> Mode {
+        Mode { fused: true, strict: false, tf32: false, atomic: false, contracts }
+    }
+
     /// Precision of a matrix product of that dtype.
     pub fn precision(self, dtype: DType) -> Precision {
         match dtype {

@@ -69,7 +69,7 @@ pub fn read(text: &str) -> Result<(OwnedSegment, Costs, Effort), String> {
     }
     let lines: Vec<&str> = lines.collect();
     let operations = lines.iter().filter(|l| l.starts_with('%')).count();
-    let mode = Mode { fused: true, strict: false, tf32: false, atomic: false, contracts: Contracts::Bare };
+    let mode = Mode::fused(Contracts::Bare);
     let segment = OwnedSegment {
         ops: vec![],
         live: BitSet::new(operations),

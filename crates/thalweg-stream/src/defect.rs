@@ -86,13 +86,7 @@ mod tests {
         OwnedSegment {
             ops: vec![RelOp { op: Op::Element(ElementOp::Exp), dtype: DType::F32, rank: 2, attr: 0, args }],
             live,
-            mode: Mode {
-                fused: true,
-                strict: false,
-                tf32: false,
-                atomic: false,
-                contracts: thalweg_kernel::Contracts::Rows,
-            },
+            mode: Mode::fused(thalweg_kernel::Contracts::Rows),
             shapes: vec![shape],
             ints: vec![],
             scalars: vec![],

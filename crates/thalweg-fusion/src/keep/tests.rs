@@ -25,7 +25,7 @@ impl Made {
         Made(OwnedSegment {
             ops: vec![],
             live: BitSet::new(4096),
-            mode: Mode { fused: true, strict: false, tf32: false, atomic: false, contracts: Contracts::Rows },
+            mode: Mode::fused(Contracts::Rows),
             shapes: vec![],
             ints: vec![],
             scalars: vec![],

@@ -36,7 +36,7 @@ fn segment(n: usize, fused: bool) -> OwnedSegment {
     OwnedSegment {
         ops: vec![one(ElementOp::Exp, input), one(ElementOp::Neg, RelArg::op(0))],
         live,
-        mode: Mode { fused, strict: false, tf32: false, atomic: false, contracts: thalweg_kernel::Contracts::Rows },
+        mode: Mode { fused, ..Mode::fused(thalweg_kernel::Contracts::Rows) },
         shapes: vec![Shape::new(&[n]); 2],
         ints: vec![],
         scalars: vec![],

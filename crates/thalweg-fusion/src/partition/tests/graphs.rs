@@ -21,13 +21,7 @@ impl Graph {
         Graph(OwnedSegment {
             ops: vec![],
             live: BitSet::new(4096),
-            mode: Mode {
-                fused: true,
-                strict: false,
-                tf32: false,
-                atomic: false,
-                contracts: thalweg_kernel::Contracts::Rows,
-            },
+            mode: Mode::fused(thalweg_kernel::Contracts::Rows),
             shapes: vec![],
             ints: vec![],
             scalars: vec![],

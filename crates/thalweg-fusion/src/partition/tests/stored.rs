@@ -67,9 +67,9 @@ fn precision_is_part_of_the_key() {
         g.0.mode = mode;
         question(&g.0.as_segment(), &Costs::typical(), Effort::default())
     };
-    let plain = Mode { fused: true, strict: false, tf32: false, atomic: false, contracts: thalweg_kernel::Contracts::Rows };
+    let plain = Mode::fused(thalweg_kernel::Contracts::Rows);
     assert_ne!(key(plain), key(Mode { tf32: true, ..plain }));
-    let of = |strict, tf32, dtype| Mode { fused: true, strict, tf32, atomic: false, contracts: thalweg_kernel::Contracts::Rows }.precision(dtype);
+    let of = |strict, tf32, dtype| Mode { strict, tf32, ..Mode::fused(thalweg_kernel::Contracts::Rows) }.precision(dtype);
     assert_eq!([of(false, true, DType::F32), of(false, true, DType::BF16)], [Precision::Tf32, Precision::Full]);
     assert_eq!([of(false, false, DType::F32), of(true, true, DType::F32)], [Precision::Full, Precision::Ordered]);
 }
@@ -80,7 +80,7 @@ proptest! {
     #[test]
     fn a_plan_comes_back_from_its_bytes(c in choices(14), strict: bool) {
         let mut g = random(&c);
-        g.0.mode = Mode { fused: true, strict, tf32: false, atomic: false, contracts: thalweg_kernel::Contracts::Rows };
+        g.0.mode = Mode { strict, ..Mode::fused(thalweg_kernel::Contracts::Rows) };
         let (segment, costs) = (g.0.as_segment(), Costs::typical());
         for effort in [Effort::None, Effort::default()] {
             let found = plan(segment, &costs, effort).unwrap();
