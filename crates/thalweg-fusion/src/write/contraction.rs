@@ -96,9 +96,9 @@ impl Factors<'_> {
         made.computed.push((product, shape.numel()));
         let mut views = [View::contiguous(shape); 2];
         let mut reaches = [None, None];
-        let split = ix.tensors(product).find_map(|(_, v)| BatchSplit::of(shape, &self.in_memory(v)?.1));
-        for (n, (_, v)) in ix.tensors(product).enumerate() {
-            let found = self.in_memory(v);
+        let factors: Vec<_> = ix.tensors(product).map(|(_, v)| (v, self.in_memory(v))).collect();
+        let split = factors.iter().find_map(|(_, found)| BatchSplit::of(shape, &found.as_ref()?.1));
+        for (n, (v, found)) in factors.into_iter().enumerate() {
             let view = |map: IndexMap| split.as_ref().map_or(map.clone(), |s| s.apply(map)).as_view().copied();
             if let Some((base, view)) = found.and_then(|(base, map)| Some((base, view(map)?))) {
                 made.reads.push(base);
