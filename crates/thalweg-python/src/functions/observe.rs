@@ -202,6 +202,14 @@ fn set_matmul_precision(py: Python<'_>, precision: &str) -> PyResult<()> {
     Ok(())
 }
 
+/// Allows this thread's sums of floats by an index in any order on a GPU (True), or not: faster, last bits differ from run to
+/// run. Returns the previous setting.
+#[pyfunction]
+#[pyo3(signature = (on, /))]
+fn set_atomic_sums(py: Python<'_>, on: bool) -> PyResult<bool> {
+    run(py, || thalweg::set_atomic_sums(on))
+}
+
 /// Makes this thread repeat its results to the bit in every run (True), or not. Returns the previous setting.
 #[pyfunction]
 #[pyo3(signature = (on, /))]
@@ -222,6 +230,6 @@ fn _shutdown(py: Python<'_>) {
 /// Adds the functions of this module.
 pub(super) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     register!(module; explain, explain_once, counters, synchronize, flush, devices, default_device, set_default_device, memory,
-        set_memory_limit, set_matmul_precision, set_reproducible, _shutdown);
+        set_memory_limit, set_matmul_precision, set_atomic_sums, set_reproducible, _shutdown);
     module.add_class::<Explanation>()
 }

@@ -5,6 +5,7 @@
 
 mod call;
 mod exchange;
+mod object;
 mod ops;
 mod program;
 mod value;

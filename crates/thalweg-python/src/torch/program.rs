@@ -5,22 +5,19 @@
 //! memory with no input and no other result.
 
 use super::call::{Call, Out, Reject, Rule};
-use super::exchange::{Described, Exchange};
+use super::exchange::Exchange;
+use super::object::{Owner, Range, import, object_of};
 use super::ops;
 use super::value::{Arg, Value};
-use crate::dlpack::from_bytes;
 use crate::dtype::ArrayDType;
 use crate::error::{failure, run as guarded, run_fallible};
-use crate::handle::{Data, dense_memory};
+use crate::handle::dense_memory;
 use pyo3::exceptions::PyRuntimeError;
-use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyTuple};
-use std::any::Any;
+use pyo3::types::{PyDict, PyList, PyTuple};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 use thalweg::{Device, Error, Generator, MAX_RANK, Tensor, TensorMemory};
 
@@ -134,12 +131,6 @@ impl Built {
             (name, _) => instruction.rule.is_some() && !VIEWS.contains(&name),
         }
     }
-}
-
-/// Input's memory: first and last address, to find results that are views of it.
-struct Range {
-    first: usize,
-    end: usize,
 }
 
 /// Device of a run, and PyTorch's current stream there.
@@ -302,7 +293,7 @@ impl Program {
         let mut registers = vec![Value::None; program.registers];
         let mut ranges = Vec::with_capacity(program.inputs);
         for (register, object) in registers.iter_mut().zip(inputs.iter()) {
-            let (value, range) = import(exchange, place, &object, ())?;
+            let (value, range) = import(exchange, (place.device, place.gpu), &object, ())?;
             *register = value;
             ranges.push(range);
         }
@@ -392,87 +383,6 @@ impl Program {
     fn lock(&self) -> std::sync::MutexGuard<'_, Built> {
         self.built.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Value of a Python object, and the range of its memory. A tensor over the memory has `owner`.
-fn import(
-    exchange: Exchange,
-    place: RunDevice,
-    object: &Bound<'_, PyAny>,
-    owner: impl Any + Send + Sync,
-) -> PyResult<(Value, Range)> {
-    let nothing = Range { first: 0, end: 0 };
-    if object.is_none() {
-        return Ok((Value::None, nothing));
-    }
-    if object.is_instance_of::<PyBool>() {
-        return Ok((Value::Bool(object.extract()?), nothing));
-    }
-    if object.is_instance_of::<PyInt>() {
-        return Ok((Value::Int(object.extract()?), nothing));
-    }
-    if object.is_instance_of::<PyFloat>() {
-        return Ok((Value::Float(object.extract()?), nothing));
-    }
-    let Some(found) = exchange.describe(object) else {
-        return Ok((Value::Foreign(Arc::new(object.clone().unbind())), nothing));
-    };
-    let rank = found.shape.rank();
-    if found.shape.numel() == 0 {
-        let zeros = Tensor::zeros_with(found.shape, (found.dtype, place.device));
-        return Ok((Value::Tensor(zeros), nothing));
-    }
-    if found.gpu != place.gpu {
-        // A number on the host may be an operand of tensors on a GPU.
-        let value = match found.gpu {
-            None if rank == 0 => number_on(object.py(), place.device, &found),
-            _ => None,
-        };
-        return Ok((
-            value.map(Value::Tensor).unwrap_or_else(|| Value::Foreign(Arc::new(object.clone().unbind()))),
-            nothing,
-        ));
-    }
-    let Some(address) = NonNull::new(found.address) else {
-        return Ok((Value::Foreign(Arc::new(object.clone().unbind())), nothing));
-    };
-    let size = found.dtype.size();
-    if !found.address.addr().is_multiple_of(size) {
-        return Ok((Value::Foreign(Arc::new(object.clone().unbind())), nothing));
-    }
-    let last: usize = (0..rank).map(|i| (found.shape.dims()[i] - 1) * found.strides[i] as usize).sum();
-    let first = found.address.addr();
-    let range = Range { first, end: first + (last + 1) * size };
-    // SAFETY: the object describes its memory. The list of inputs, or the owner, keeps it alive until the run ends, when
-    // no register, no recorded work and no result reads an input any more; a run that fails drops its registers, too.
-    let x = unsafe {
-        Tensor::from_stream_memory(address, found.shape, &found.strides[..rank], found.dtype, place.device, owner)
-    };
-    Ok((Value::Tensor(x), range))
-}
-
-/// Copy on a device of a number on the host.
-fn number_on(py: Python<'_>, device: Device, found: &Described) -> Option<Tensor> {
-    // SAFETY: the description of an element on the host.
-    let bytes = unsafe { std::slice::from_raw_parts(found.address, found.dtype.size()) };
-    match from_bytes(py, bytes, found.shape, ArrayDType::Real(found.dtype), device) {
-        Ok(Data::Real(x)) => Some(x),
-        _ => None,
-    }
-}
-
-/// Python object of a value that is no tensor of Thalweg.
-fn object_of(py: Python<'_>, value: Value) -> PyResult<Bound<'_, PyAny>> {
-    Ok(match value {
-        Value::None => py.None().into_bound(py),
-        Value::Int(v) => v.into_pyobject(py)?.into_any(),
-        Value::Float(v) => v.into_pyobject(py)?.into_any(),
-        Value::Bool(v) => PyBool::new(py, v).to_owned().into_any(),
-        Value::Foreign(object) => object.bind(py).clone(),
-        Value::Tensor(_) => {
-            return Err(PyRuntimeError::new_err("thalweg.torch: internal error: a tensor without memory"));
-        }
-    })
 }
 
 /// Inverse of an order of dimensions.
@@ -587,7 +497,7 @@ impl Run<'_> {
         // Until the run's end, too, when PyTorch's stream is behind the work that reads the memory.
         self.kept.push(object.clone().unbind());
         let owner = Owner(Some(object.clone().unbind()));
-        Ok(import(self.exchange, self.place, object, owner)?.0)
+        Ok(import(self.exchange, (self.place.device, self.place.gpu), object, owner)?.0)
     }
 
     /// Computes all results.
@@ -679,23 +589,6 @@ impl Drop for Restore {
         thalweg::set_atomic_sums(self.atomic);
         if let Some(state) = self.random.take() {
             thalweg::set_random_state(state);
-        }
-    }
-}
-
-/// A Python object that keeps memory alive, dropped with the GIL.
-struct Owner(Option<Py<PyAny>>);
-
-impl Drop for Owner {
-    fn drop(&mut self) {
-        let Some(object) = self.0.take() else { return };
-        // PyTorch releases the GIL while it frees a storage, which may own memory of Thalweg and so this. Below a call of
-        // ours `Python::attach` would believe that the thread still has the GIL; the interpreter knows.
-        // SAFETY: the state is released on the thread that took it, and the reference is owned.
-        unsafe {
-            let state = ffi::PyGILState_Ensure();
-            ffi::Py_DECREF(object.into_ptr());
-            ffi::PyGILState_Release(state);
         }
     }
 }
