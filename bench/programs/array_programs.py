@@ -119,7 +119,7 @@ def mandelbrot(s):
 
     def step(cx, cy):
         zx, zy, count = torch.zeros_like(cx), torch.zeros_like(cy), torch.zeros_like(cx, dtype=torch.int32)
-        for _ in range(30):
+        for _ in range(12):
             inside = zx * zx + zy * zy < 4
             nx = zx * zx - zy * zy + cx
             zy = torch.where(inside, 2 * zx * zy + cy, zy)
