@@ -270,7 +270,7 @@ fn rows_that_are_masked_whole_are_no_numbers() {
 #[test]
 fn rows_that_are_masked_whole_are_zeros_behind_a_guard() {
     let guarded = |x: &[Tensor], by_choice: bool| {
-        // The first rows see no key, and keys from 64 on are hidden from the others' first block.
+        // The first 30 rows see no key: a block of rows has some that do.
         let hidden = x[3].slice((0..1, ..)).expand([30, 136]);
         let mask = Tensor::cat(&[&hidden * 0.0 - f64::INFINITY, x[3].slice((30.., ..))], 0);
         let scores = (x[0].matmul(&x[1].transpose(-1, -2)) + mask).cast(DType::F32);
