@@ -29,19 +29,12 @@ impl Call<'_> {
     /// Elements of the first tensor in another shape, repeated if there are too few.
     fn filled<const N: usize>(&self, shape: [usize; N]) -> Tensor {
         let n: usize = shape.iter().product();
-        let copies = n.div_ceil(self.x.numel());
+        let (x, copies) = (self.x.flatten(), n.div_ceil(self.x.numel()));
         // A kernel that reads a thousand parts of a concatenation takes the interpreter minutes.
-        if copies > 32 {
-            return self.viewed(shape);
-        }
-        Tensor::cat(&vec![self.x.flatten(); copies], 0).slice(..n as i64).reshape(shape)
-    }
-
-    /// Like [`Call::filled`], repeated by a view alone.
-    fn viewed<const N: usize>(&self, shape: [usize; N]) -> Tensor {
-        let n: usize = shape.iter().product();
-        let copies = n.div_ceil(self.x.numel());
-        let all = self.x.flatten().unsqueeze(0).expand([copies, self.x.numel()]).flatten();
+        let all = match copies {
+            0..=32 => Tensor::cat(&vec![x; copies], 0),
+            _ => x.unsqueeze(0).expand([copies, self.x.numel()]).flatten(),
+        };
         all.slice(..n as i64).reshape(shape)
     }
 
@@ -391,9 +384,9 @@ const CHOOSING: &[Function] = &[
         let (samples, heads, width) = (c.rng.usize(1..4), c.rng.usize(1..5), c.rng.usize(1..9));
         let (queries, keys) = (c.rng.usize(1..24), c.rng.usize(1..24));
         let shared = if c.rng.bool() { heads } else { 1 };
-        let q = c.viewed([samples, heads, queries, width]).sin();
-        let [k, v] = [0.5, 2.0].map(|by| (c.viewed([samples, shared, keys, width]) * by).cos());
-        let bias = c.viewed([heads, queries, keys]).sin();
+        let q = c.filled([samples, heads, queries, width]).sin();
+        let [k, v] = [0.5, 2.0].map(|by| (c.filled([samples, shared, keys, width]) * by).cos());
+        let bias = c.filled([heads, queries, keys]).sin();
         let options = match c.rng.usize(..3) {
             0 => Attention::default(),
             1 => Attention::default().causal(true),
@@ -405,12 +398,12 @@ const CHOOSING: &[Function] = &[
         // Heads of keys and values that several heads of queries share, as a broadcast with merged dimensions; with a
         // mask, some queries attend to no key.
         let (few, each) = (c.rng.usize(1..4), c.rng.usize(1..4));
-        let many = c.viewed([samples, few * each, queries, width]).sin();
+        let many = c.filled([samples, few * each, queries, width]).sin();
         let [k, v] = [0.5, 2.0].map(|by| {
-            let one = (c.viewed([samples, few, 1, keys, width]) * by).cos();
+            let one = (c.filled([samples, few, 1, keys, width]) * by).cos();
             one.expand([samples, few, each, keys, width]).reshape([samples, few * each, keys, width])
         });
-        let seen = c.viewed([queries, keys]).sin().gt(c.rng.f64() - 0.2);
+        let seen = c.filled([queries, keys]).sin().gt(c.rng.f64() - 0.2);
         let options = if c.rng.bool() { Attention::default().mask(&seen) } else { Attention::default().causal(true) };
         let grouped = many.scaled_dot_product_attention(&k, &v, options);
         let scores = seen.where_(many.matmul(&k.transpose(2, 3)), f64::NEG_INFINITY);
