@@ -761,6 +761,11 @@ def searchsorted(x1: ArrayLike, x2: ArrayLike, /, *, side: Literal["left", "righ
     ``side="left"``, after them for ``"right"``. ``sorter`` are indices that sort ``x1``.
     """
 
+def set_atomic_sums(on: builtins.bool, /) -> Array:
+    """Allows this thread's sums of floats by an index in any order on a GPU (True), or not: faster, last bits differ from run to
+    run. Returns the previous setting.
+    """
+
 def set_default_device(device: str | None, /) -> None:
     """Sets the device of arrays that this thread creates without one; ``None`` removes the setting."""
 
