@@ -1,7 +1,7 @@
 //! Segments: sequences of recorded operations, cut off a stream to be planned and run.
 
 use std::cell::OnceCell;
-use thalweg_ir::{Arg, DType, InputKind, Op, OpClass, RelArg, RelOp, Shape, View};
+use thalweg_ir::{Arg, DType, InputKind, Op, OpClass, RelArg, RelOp, Shape, UNROLLED, View};
 use thalweg_kernel::{Contracts, Precision, ScatterOrder};
 
 /// Planning mode of a segment.
@@ -233,6 +233,21 @@ pub(crate) struct Indexed<'a> {
 /// Maximum number of elements of a window reduction that is unrolled.
 const MAX_UNROLLED: usize = 16;
 
+/// Whether a rewrite has marked an operation as an unrolled reduction.
+fn is_marked(rel: &RelOp) -> bool {
+    matches!(rel.op, Op::Reduce(_)) && rel.attr & UNROLLED != 0
+}
+
+/// Number of elements that a reduction of a tensor of shape `shape` combines, if there are at most [`MAX_UNROLLED`],
+/// along adjacent axes.
+pub(crate) fn unrollable(reduction: &RelOp, shape: Shape) -> Option<usize> {
+    let axes = reduction.attr & 0xFF;
+    let few: usize = (0..shape.rank()).filter(|a| axes >> a & 1 == 1).map(|a| shape[a]).product();
+    let from_first = axes.checked_shr(axes.trailing_zeros()).unwrap_or(0);
+    let side_by_side = axes != 0 && from_first & (from_first + 1) == 0;
+    (side_by_side && (1..=MAX_UNROLLED).contains(&few) && shape.numel() > 0).then_some(few)
+}
+
 impl<'a> Indexed<'a> {
     pub fn new(seg: Segment<'a>) -> Indexed<'a> {
         let (mut int_at, mut scalar_at) = (vec![0u32], vec![0u32]);
@@ -246,12 +261,12 @@ impl<'a> Indexed<'a> {
         ix
     }
 
-    /// Finds the unrolled reductions ([`Indexed::is_unrolled`]): over adjacent axes with few elements, of values
-    /// computed elementwise from a window. Windows overlap, so single loads of their elements hit the first-level
-    /// cache, whereas a row kernel would stage each row.
+    /// Finds the unrolled reductions ([`Indexed::is_unrolled`]), over adjacent axes with few elements: those that a
+    /// rewrite has marked ([`UNROLLED`]), and those of values computed elementwise from a window. Windows overlap, so
+    /// single loads of their elements hit the first-level cache, whereas a row kernel would stage each row.
     fn find_unrolled(&mut self) {
         let ops = self.seg.ops;
-        if !self.seg.mode.fused || !ops.iter().any(|o| o.op.info().windows) {
+        if !self.seg.mode.fused || !ops.iter().any(|o| o.op.info().windows || is_marked(o)) {
             return;
         }
         // Values whose elements are those of a window, one to one.
@@ -264,21 +279,18 @@ impl<'a> Indexed<'a> {
                 Op::Element(_) | Op::Cast | Op::Bitcast | Op::Permute | Op::Slice | Op::Expand if of_windows() => {
                     windowed.insert(i)
                 }
-                Op::Reduce(op) if op.plain().is_some() && of_windows() && self.has_few(i) => self.unrolled.insert(i),
+                Op::Reduce(op) if self.has_few(i) && (is_marked(rel) || op.plain().is_some() && of_windows()) => {
+                    self.unrolled.insert(i)
+                }
                 _ => {}
             }
         }
     }
 
-    /// Whether a reduction combines at most [`MAX_UNROLLED`] elements, along adjacent axes.
+    /// Whether a reduction can be unrolled: see [`unrollable`].
     fn has_few(&self, reduction: usize) -> bool {
-        let axes = self.seg.ops[reduction].attr & 0xFF;
-        let Some((_, operand)) = self.tensors(reduction).next() else { return false };
-        let shape = self.shape(operand);
-        let few: usize = (0..shape.rank()).filter(|a| axes >> a & 1 == 1).map(|a| shape[a]).product();
-        let from_first = axes.checked_shr(axes.trailing_zeros()).unwrap_or(0);
-        let side_by_side = axes != 0 && from_first & (from_first + 1) == 0;
-        side_by_side && (1..=MAX_UNROLLED).contains(&few) && shape.numel() > 0
+        let operand = self.tensors(reduction).next();
+        operand.is_some_and(|(_, v)| unrollable(&self.seg.ops[reduction], self.shape(v)).is_some())
     }
 
     /// Whether operation `i` is an unrolled reduction: written as arithmetic on each of its few elements, like an

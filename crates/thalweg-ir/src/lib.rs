@@ -22,7 +22,7 @@ pub use foreign::{Foreign, ForeignLaunch, ForeignSource};
 pub use monoid::{Monoid, ReduceOp};
 pub use op::{
     Arg, COMPONENT, DiscreteChoice, InputKind, IntArgs, Op, OpClass, OpInfo, REVERSE, RandomKind, RelArg, RelOp,
-    Rounding, ScanOp, ScatterOp, pack_order, unpack_order,
+    Rounding, ScanOp, ScatterOp, UNROLLED, pack_order, unpack_order,
 };
 pub use region::{First, Loop, MAX_ARGS, Region, RegionNode};
 pub use scalar::Scalar;

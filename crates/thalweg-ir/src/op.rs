@@ -51,7 +51,8 @@ pub enum Op {
     /// Copy of the first tensor in which a box is replaced by the second tensor. Integers: number of elements before
     /// and after the box, for each dimension.
     Put,
-    /// Reduction over some axes. `attr`: the axes as a bit mask; bit 8 is set if they are kept with size 1.
+    /// Reduction over some axes. `attr`: the axes as a bit mask; bit 8 is set if they are kept with size 1; [`UNROLLED`]
+    /// is set by the planner where the few elements are operands of elementwise operations.
     Reduce(ReduceOp),
     /// Matrix product over the last two dimensions; leading dimensions broadcast.
     Matmul,
@@ -87,6 +88,9 @@ pub const COMPONENT: u32 = 16;
 
 /// Bit of [`RelOp::attr`] of a scan that runs backwards.
 pub const REVERSE: u32 = 1 << 8;
+
+/// Bit of [`RelOp::attr`] of a reduction that is unrolled. Values are the same, and so are their bits.
+pub const UNROLLED: u32 = 1 << 9;
 
 /// Operation of a scan along its axis.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]

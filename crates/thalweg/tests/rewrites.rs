@@ -100,3 +100,27 @@ fn sizes_of_a_pattern_are_multiplied_in_an_order_of_their_own() {
         assert!(counts.bytes_written <= (inner + m * p) as u64 * F32, "{m} {k} {n} {p}");
     }
 }
+
+/// Distances of all points are one kernel that stores nothing but its result: the sum over three coordinates is computed
+/// point by point.
+#[test]
+fn a_sum_over_coordinates_is_computed_in_the_kernel_that_uses_it() {
+    let _pinned = pinned();
+    let (a, b) = (randn([300, 3]), randn([200, 3]));
+    let (c, said) = rewritten(&|| (a.unsqueeze(1) - b.unsqueeze(0)).square().sum(-1).sqrt().amin(1));
+    assert_eq!(said, ["a reduction of a few elements is computed element by element"]);
+    assert_eq!((c.kernels, c.bytes_written), (1, 300 * F32));
+    // The index of the largest of a few, and reductions of bools.
+    for f in [
+        |x: &Tensor| (x * 2.0).argmax(-1).cast(DType::F32),
+        |x: &Tensor| x.gt(0.5).all(-1).cast(DType::F32),
+        |x: &Tensor| x.gt(0.5).any(-1).cast(DType::F32),
+    ] {
+        let (c, said) = rewritten(&|| f(&a) * 3.0 + 1.0);
+        assert_eq!((c.kernels, said.len()), (1, 1));
+    }
+    // Long rows are rows.
+    let x = randn([40, 300]);
+    let (_, said) = rewritten(&|| (&x * 2.0).sum(-1));
+    assert_eq!(said, [""; 0]);
+}

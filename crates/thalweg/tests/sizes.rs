@@ -71,7 +71,8 @@ fn a_thousand_batch_sizes_are_a_handful_of_plans() {
     let before = counters();
     (1..=1000).for_each(|m| drop(softmax(&in_memory(tensor(&[m, 40], 1)))));
     let c = counters() - before;
-    assert!((1..=3).contains(&c.plans_made), "a plan for each size class, not {}", c.plans_made);
+    // Sums over the columns of two to four rows are unrolled.
+    assert!((1..=5).contains(&c.plans_made), "a plan for each size class, not {}", c.plans_made);
     assert_eq!(c.instances_made, 1000);
 }
 

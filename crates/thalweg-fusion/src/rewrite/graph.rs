@@ -54,6 +54,7 @@ impl<'a> Graph<'a> {
             Move::Transpose(_) => self.transpose_product(at)?,
             Move::Rows(_) => self.row_factors_out(at)?,
             Move::Columns(_) => self.column_factors_out(at)?,
+            Move::Unroll(_) => self.unroll(at)?,
         }
         self.moves.push(m);
         self.count_users();

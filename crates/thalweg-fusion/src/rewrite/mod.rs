@@ -1,12 +1,13 @@
 //! Rewrites: replacement of operations by cheaper ones with the same results, before a segment is planned.
 //!
-//! In: a segment. Out: a [`Rewrite`], which is a list of moves, and the rewritten segment ([`Rewritten`]). All moves
-//! concern matrix products, where the recorded form and the best one differ most. ../../../../docs/planner.md
-//! ("Rewrites") lists them, with a worked example.
+//! In: a segment. Out: a [`Rewrite`], which is a list of moves, and the rewritten segment ([`Rewritten`]). The moves
+//! concern matrix products, where the recorded form and the best one differ most, and reductions of a few elements.
+//! ../../../../docs/planner.md ("Rewrites") lists them, with a worked example.
 //!
 //! * `graph`: the segment being rewritten.
 //! * `chains`: order of chained products.
 //! * `scales`: row and column scales moved out of a product; `transposes`: products whose transpose is used.
+//! * `short_reductions`: reductions of a few elements.
 //!
 //! Always true: a move is made only if the changed operation has the same value, up to rounding, for all inputs. Every
 //! live original operation still exists with its value, and originals keep their order, so sizes and scalars stay
@@ -16,6 +17,7 @@
 mod chains;
 mod graph;
 mod scales;
+mod short_reductions;
 #[cfg(test)]
 mod tests;
 mod transposes;
@@ -40,6 +42,8 @@ pub(crate) enum Move {
     Rows(u32),
     /// `x·(w∘s)` becomes `(x·w)∘s`, where `s` has one element per column.
     Columns(u32),
+    /// A reduction of a few elements becomes elementwise operations on them.
+    Unroll(u32),
 }
 
 impl Move {
@@ -47,6 +51,7 @@ impl Move {
     fn at(self) -> usize {
         match self {
             Move::Right(i) | Move::Left(i) | Move::Transpose(i) | Move::Rows(i) | Move::Columns(i) => i as usize,
+            Move::Unroll(i) => i as usize,
         }
     }
 }
@@ -59,6 +64,7 @@ impl fmt::Display for Move {
             Move::Transpose(_) => "a product whose transpose is used is computed transposed",
             Move::Rows(_) => "factors of rows are applied behind the sum",
             Move::Columns(_) => "factors of columns are applied behind the sum",
+            Move::Unroll(_) => "a reduction of a few elements is computed element by element",
         })
     }
 }
@@ -86,6 +92,7 @@ impl Rewrite {
         chains::find(&mut graph);
         scales::find(&mut graph);
         transposes::find(&mut graph);
+        short_reductions::find(&mut graph);
         Rewrite(graph.moves.into())
     }
 
@@ -142,7 +149,7 @@ impl Rewritten {
     }
 }
 
-/// Whether a product could be the subject of a move: a quick check of every new segment.
+/// Whether an operation could be the subject of a move: a quick check of every new segment.
 fn may_pay(segment: &Segment<'_>) -> bool {
     let op = |a: Arg| match a {
         Arg::Op(i) => Some(segment.ops[i].op),
@@ -154,6 +161,7 @@ fn may_pay(segment: &Segment<'_>) -> bool {
             rel.args().filter_map(op).any(|op| matches!(op, Op::Matmul | Op::Reshape | Op::Permute) || scale(op))
         }
         Op::Permute => rel.args().filter_map(op).any(|op| op == Op::Matmul),
+        Op::Reduce(_) => short_reductions::may_pay(segment, rel),
         _ => false,
     })
 }

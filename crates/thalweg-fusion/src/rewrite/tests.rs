@@ -201,9 +201,34 @@ fn a_product_whose_transpose_is_computed_with_is_computed_transposed() {
     assert_eq!(moves(&g), []);
 }
 
+#[test]
+fn reductions_of_a_few_computed_elements_are_unrolled() {
+    let mut g = Graph::new();
+    let (a, b) = (g.input(&[300, 4]), g.input(&[300, 4]));
+    let difference = g.binary(ElementOp::Sub, a, b);
+    let sum = g.reduce(ReduceOp::Sum, difference, 1);
+    let twice = g.binary(ElementOp::Add, sum, sum);
+    let place = g.reduce(ReduceOp::ArgMax, difference, 1);
+    g.live(twice);
+    g.live(place);
+    assert_eq!(moves(&g), [Move::Unroll(1), Move::Unroll(3)]);
+    same_values(&g.0);
+    // Rows in memory, and long ones, are reduced as rows.
+    for (shape, computed) in [([300, 4], false), ([4, 300], true)] {
+        let mut g = Graph::new();
+        let mut x = g.input(&shape);
+        if computed {
+            x = g.binary(ElementOp::Sub, x, x);
+        }
+        let sum = g.reduce(ReduceOp::Sum, x, 1);
+        g.live(sum);
+        assert_eq!(moves(&g), []);
+    }
+}
+
 /// Steps of a random graph of products: a kind, and arguments counted back from the last tensor.
 fn choices() -> impl Strategy<Value = Vec<(u8, usize, usize, bool)>> {
-    prop::collection::vec((0..9u8, 0..8usize, 0..8usize, prop::bool::weighted(0.1)), 1..9)
+    prop::collection::vec((0..10u8, 0..8usize, 0..8usize, prop::bool::weighted(0.1)), 1..9)
 }
 
 fn random(choices: &[(u8, usize, usize, bool)]) -> Graph {
@@ -224,6 +249,7 @@ fn random(choices: &[(u8, usize, usize, bool)]) -> Graph {
                 let flat = g.reshaped(a, &[x[0] * x[1], 1]);
                 g.reshaped(flat, &[x[0], x[1]])
             }
+            9 => g.reduce(ReduceOp::Sum, a, 1),
             _ => continue,
         };
         if live {
@@ -259,7 +285,7 @@ proptest! {
 
     /// Arbitrary moves give a segment with the same values, or none.
     #[test]
-    fn moves_from_anywhere_are_legal_or_refused(choices in choices(), wild in prop::collection::vec((0..5u8, 0..14u32), 1..6)) {
+    fn moves_from_anywhere_are_legal_or_refused(choices in choices(), wild in prop::collection::vec((0..6u8, 0..14u32), 1..6)) {
         let g = random(&choices);
         let segment = g.0.as_segment();
         let moves: Vec<Move> = wild.iter().map(|&(kind, i)| match kind {
@@ -267,7 +293,8 @@ proptest! {
             1 => Move::Left(i),
             2 => Move::Transpose(i),
             3 => Move::Rows(i),
-            _ => Move::Columns(i),
+            4 => Move::Columns(i),
+            _ => Move::Unroll(i),
         }).collect();
         if let Some(rewritten) = Rewrite(moves.into()).apply(&segment) {
             let arrays = inputs(&g.0);

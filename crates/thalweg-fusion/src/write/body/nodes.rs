@@ -106,12 +106,11 @@ impl Writer<'_> {
         let dtype = self.ix.seg.ops[i].dtype;
         let b = &mut self.builder;
         let carried = Monoid::carried(b.body().dtype(x[0]));
-        let wide = b.cast(x[0], carried);
-        let folded = if self.ix.is_unrolled(i) {
-            let elements = x.iter().map(|x| b.cast(*x, carried)).collect();
-            unrolled(b, op.monoid(), carried, elements)
-        } else {
-            b.fold(op.monoid(), wide)
+        let elements: Vec<NodeId> = x.iter().map(|x| b.cast(*x, carried)).collect();
+        let (wide, is_unrolled) = (elements[0], self.ix.is_unrolled(i));
+        let folded = match is_unrolled {
+            true => unrolled(b, op.monoid(), carried, elements.clone()),
+            false => b.fold(op.monoid(), wide),
         };
         if op == ReduceOp::Any {
             // Not `!= 0`: the fold of nothing is the lowest integer.
@@ -129,14 +128,26 @@ impl Writer<'_> {
         if !matches!(op, ReduceOp::ArgMax | ReduceOp::ArgMin) {
             return b.cast(folded, dtype);
         }
-        // Index of the first element equal to the maximum or minimum, found in a second pass. If that is NaN, the first
-        // NaN matches.
-        b.repeatable();
-        let mut hit = b.element(ElementOp::Eq, &[wide, folded]);
-        if carried.is_float() {
-            let nan = b.element(ElementOp::Ne, &[wide, wide]);
-            hit = b.element(ElementOp::Or, &[hit, nan]);
+        // Index of the first element equal to the maximum or minimum. If that is NaN, the first NaN matches.
+        let hit = |b: &mut BodyBuilder, x: NodeId| {
+            let equal = b.element(ElementOp::Eq, &[x, folded]);
+            if !carried.is_float() {
+                return equal;
+            }
+            let nan = b.element(ElementOp::Ne, &[x, x]);
+            b.element(ElementOp::Or, &[equal, nan])
+        };
+        if is_unrolled {
+            let mut first = b.constant(Scalar::Int(elements.len() as i64 - 1), DType::U32);
+            for (at, &x) in elements.iter().enumerate().rev().skip(1) {
+                let (hit, at) = (hit(b, x), b.constant(Scalar::Int(at as i64), DType::U32));
+                first = b.element(ElementOp::Where, &[hit, at, first]);
+            }
+            return b.cast(first, dtype);
         }
+        // It is found in a second pass.
+        b.repeatable();
+        let hit = hit(b, wide);
         let place = self.place_in_row(i);
         let b = &mut self.builder;
         let none = b.constant(Scalar::Int(u32::MAX as i64), DType::U32);
