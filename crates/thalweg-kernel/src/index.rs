@@ -8,6 +8,7 @@
 mod border;
 mod compose;
 mod repeat;
+mod separable;
 mod shift;
 mod steps;
 

@@ -6,6 +6,7 @@
 
 use super::IndexMap;
 use super::compose::{places, valid_steps};
+use super::separable::Separable;
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
@@ -119,8 +120,16 @@ impl Bound {
 #[derive(Clone, Debug)]
 pub struct Positions {
     map: Arc<IndexMap>,
-    /// Shape over which the positions are bounded strides.
-    strided: Option<(Shape, Bordered)>,
+    form: Form,
+}
+
+/// Form of the positions over a shape, which may have dimensions of the domain split.
+#[derive(Clone, Debug)]
+enum Form {
+    Strided(Shape, Bordered),
+    Separable(Shape, Separable),
+    /// Through the levels of the map.
+    Other,
 }
 
 impl Positions {
@@ -132,18 +141,24 @@ impl Positions {
     /// Period and shift of the positions, as [`IndexMap::shift`]. That one does not detect that the sizes of the domain
     /// keep an index from carrying; this one does.
     pub fn shift(&self) -> Option<(usize, i64)> {
-        let own = self.strided.as_ref().and_then(|(shape, strided)| strided.shift(*shape));
+        let own = match &self.form {
+            Form::Strided(shape, strided) => strided.shift(*shape),
+            Form::Separable(shape, separable) => separable.shift(*shape),
+            Form::Other => None,
+        };
         own.into_iter().chain(self.map.shift()).min_by_key(|(points, _)| *points)
     }
 
-    /// As [`IndexMap::fill`], without a division per dimension, level and point if the positions are strided.
+    /// As [`IndexMap::fill`], without a division per dimension, level and point if the positions are strided or
+    /// separable.
     pub fn fill(&self, start: usize, origin: i64, out: &mut [i32]) {
-        match &self.strided {
-            Some((shape, strided)) if !self.map.fill_repeating(start, origin, out) => {
+        match &self.form {
+            Form::Strided(shape, strided) if !self.map.fill_repeating(start, origin, out) => {
                 strided.fill(*shape, start, origin, out);
             }
-            Some(_) => {}
-            None => self.map.fill(start, origin, out),
+            Form::Strided(..) => {}
+            Form::Separable(shape, separable) => separable.fill(*shape, start, origin, out),
+            Form::Other => self.map.fill(start, origin, out),
         }
     }
 }
@@ -168,15 +183,20 @@ impl Affine {
 }
 
 impl IndexMap {
-    /// Positions of the map, for tables: strided if possible, over the domain or over a shape with merged dimensions
-    /// split.
+    /// Positions of the map, for tables: strided if possible, else separable, over the domain or over a shape with merged
+    /// dimensions split.
     pub fn positions(self: &Arc<IndexMap>) -> Positions {
-        let own = self.bordered().map(|b| (self.shape(), b));
-        let strided = own.or_else(|| {
+        let own = self.bordered().map(|b| Form::Strided(self.shape(), b));
+        let form = own.unwrap_or_else(|| {
             let shapes: SmallVec<[Shape; 4]> = self.renumberings().collect();
-            shapes.into_iter().find_map(|shape| Some((shape, IndexMap::clone(self).reshape(shape).bordered()?)))
+            let others: SmallVec<[IndexMap; 4]> =
+                shapes.into_iter().map(|shape| IndexMap::clone(self).reshape(shape)).collect();
+            let strided = others.iter().find_map(|map| Some(Form::Strided(map.shape(), map.bordered()?)));
+            let all = || std::iter::once(&**self).chain(&others);
+            let separable = || all().find_map(|map| Some(Form::Separable(map.shape(), map.separable()?)));
+            strided.or_else(separable).unwrap_or(Form::Other)
         });
-        Positions { map: self.clone(), strided }
+        Positions { map: self.clone(), form }
     }
 
     /// Map as bounded strides, if possible: at each level, every coordinate has to be affine in the domain's index
@@ -268,7 +288,7 @@ mod tests {
         let points = map.shape().numel();
         let all: Vec<i32> = (0..points).map(|p| map.position(p).map_or(-1, |p| p as i32 - 3)).collect();
         let positions = Arc::new(map.clone()).positions();
-        assert!(positions.strided.is_some(), "{map:?} goes by strides inside of bounds");
+        assert!(matches!(positions.form, Form::Strided(..)), "{map:?} goes by strides inside of bounds");
         if let Some((further, step)) = positions.shift() {
             let moved = |p: usize| map.position(p).map(|at| at as i64 + step);
             let anew = |p: usize| map.position(p + further).map(|at| at as i64) == moved(p);
