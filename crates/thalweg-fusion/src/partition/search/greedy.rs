@@ -379,7 +379,8 @@ impl Kernels<'_, '_> {
     }
 
     /// Whether storing a value could pay. Compares an upper bound of its recomputation with a lower bound of writing
-    /// and reading it.
+    /// and reading it. There is no such bound for a value that paddings or concatenations are computed for: what their
+    /// index maps cost depends on where they are composed.
     fn may_pay(&self, state: &State, v: usize) -> bool {
         let facts = self.facts;
         let ix = &facts.ix;
@@ -396,6 +397,9 @@ impl Kernels<'_, '_> {
         let (mut work, mut bytes) = (0u64, 0u64);
         let (mut seen, mut left) = (FxHashSet::default(), vec![v]);
         while let Some(i) = left.pop() {
+            if ix.seg.ops[i].op.class() == OpClass::Merge {
+                return true;
+            }
             work += match ix.seg.ops[i].op {
                 Op::Element(e) => e.row().cost as u64 + 1,
                 Op::Cast => 8,
@@ -464,6 +468,14 @@ impl Kernels<'_, '_> {
         let mut behind = BitSet::new(ix.seg.ops.len());
         for (&o, _) in times.iter().filter(|(o, _)| !several(**o) || state.stored.has(**o)) {
             facts.read_by(o).for_each(|a| behind.insert(a));
+        }
+        // Nor can a view be stored instead of what it is a view of.
+        let mut views: Vec<usize> = times.keys().copied().filter(|&o| ix.seg.ops[o].op.is_view()).collect();
+        views.sort_unstable_by(|a, b| b.cmp(a));
+        for o in views.into_iter().filter(|&o| !state.stored.has(o)) {
+            if behind.has(o) || facts.branches(o) {
+                facts.read_by(o).for_each(|a| behind.insert(a));
+            }
         }
         let mut all: Vec<usize> = times
             .keys()
