@@ -166,6 +166,24 @@ def test_bools_are_added():
     agree(lambda x: x.index_add(0, torch.tensor([2]), torch.tensor([True])), x)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_values_of_a_grid_are_added_axis_by_axis(dtype):
+    x, values = torch.zeros(2, 3, 4, 5, 2, dtype=dtype), torch.randn(2, 3, 6, 7, 2).to(dtype)
+    i, j = torch.tensor([0, -1, 2, 2, 3, 0]), torch.tensor([4, 0, -5, 1, 1, 1, 3])
+    tolerances = {"rtol": 5e-2, "atol": 5e-2} if dtype == torch.bfloat16 else {}
+    for index in ((None, None, i[:, None], j), (None, None, i[:, None], j[None, :])):
+        agree(lambda x, v, index=index: torch.ops.aten.index_put(x, index, v, True), x, values, **tolerances)
+    # Neither is a grid: one index is over both dimensions, or they are the other way round.
+    both = torch.randint(0, 4, (6, 7))
+    agree(lambda x, v: torch.ops.aten.index_put(x, (None, None, both, j), v, True), x, values, **tolerances)
+    turned = values.transpose(2, 3).contiguous()
+    agree(lambda x, v: torch.ops.aten.index_put(x, (None, None, i, j[:, None]), v, True), x, turned, **tolerances)
+    # Out of range.
+    with pytest.raises((IndexError, RuntimeError)):
+        wrong = torch.tensor([0, 4, 1, 1, 1, 1])
+        compiled(lambda x, v: torch.ops.aten.index_put(x, (None, None, wrong[:, None], j), v, True))(x, values).sum().item()
+
+
 @pytest.mark.parametrize("training", [False, True])
 def test_lstm_layers_are_cells(training):
     before = torch._dynamo.config.allow_rnn

@@ -186,6 +186,36 @@ fn indexed(c: &Call<'_>) -> Outcome {
     Ok(y.permute(order).into())
 }
 
+/// Whether each index goes along a dimension of its own of their common shape, in order: what they select is a grid of
+/// rows and columns, as in the gradient of an interpolation to the nearest element.
+fn is_grid(list: &[Tensor], common: &[usize]) -> bool {
+    list.len() == common.len()
+        && list.iter().enumerate().all(|(k, index)| {
+            let lead = common.len() - index.rank();
+            let own = |d: usize| if d < lead { 1 } else { index.dims()[d - lead] };
+            (0..common.len()).all(|d| own(d) == if d == k { common[k] } else { 1 })
+        })
+}
+
+/// `x` with the values of a grid of adjacent axes added, which begin at axis `first`: one axis after the other, so that no
+/// axis has to be moved, and the next one has fewer values.
+fn added_to_grid(x: &Tensor, first: usize, list: &[Tensor], values: &Tensor) -> Tensor {
+    let last = list.len() - 1;
+    let mut sums = values.clone();
+    for (k, index) in list.iter().enumerate() {
+        let axis = first + k;
+        let base = if k == last {
+            x.clone()
+        } else {
+            let mut dims = sums.dims().to_vec();
+            dims[axis] = x.dims()[axis];
+            Tensor::zeros_with(&dims[..], (x.dtype(), x.device()))
+        };
+        sums = base.index_add(axis, &index.flatten(), &sums);
+    }
+    sums
+}
+
 fn index_put(c: &Call<'_>) -> Outcome {
     let (x, values) = (c.tensor(0)?, c.tensor(2)?);
     let accumulate = c.flag(3)?;
@@ -228,7 +258,14 @@ fn index_put(c: &Call<'_>) -> Outcome {
         let natural: Vec<usize> =
             shape[rank..rank + lead].iter().chain(&shape[..rank]).chain(&shape[rank + lead..]).copied().collect();
         let order: Vec<usize> = (lead..lead + rank).chain(0..lead).chain(lead + rank..shape.len()).collect();
-        values = values.broadcast_to(&natural[..]).permute(order);
+        values = values.broadcast_to(&natural[..]);
+        if accumulate && x.dtype().is_float() && is_grid(&list, all[0].dims()) {
+            // Sums of a narrow dtype are rounded once.
+            let wide = if x.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+            let sums = added_to_grid(&x.cast(wide), axes[0], &list, &values.cast(wide));
+            return Ok(sums.cast(x.dtype()).into());
+        }
+        values = values.permute(order);
     } else {
         values = values.broadcast_to(&shape[..]);
     }
