@@ -19,6 +19,10 @@ pub const MAX_JOINED_COLUMNS: usize = 128;
 /// stays in the first-level cache.
 pub const MAX_TABLE_POINTS: usize = 2048;
 
+/// Minimum number of points of a row at which a strided access that rows read again is packed before a launch, and maximum
+/// bytes of its elements: half of the private caches.
+pub const REPACKED: (usize, usize) = (16, PRIVATE_CACHE / 2);
+
 /// Returns the parameters of this module for the planner. A process whose tunables are drawn at random (a test mode)
 /// gets the same ones: plans do not depend on the draw.
 pub fn machine() -> Machine {
@@ -29,6 +33,7 @@ pub fn machine() -> Machine {
         joined_columns: MAX_JOINED_COLUMNS as u64,
         table_points: MAX_TABLE_POINTS as u64,
         least_run: 4,
+        repacked: (REPACKED.0 as u64, REPACKED.1 as u64),
     }
 }
 

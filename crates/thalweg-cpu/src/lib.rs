@@ -33,6 +33,7 @@ mod narrow_floats;
 mod number;
 mod prepare;
 mod reduction;
+mod repack;
 pub mod row_call;
 mod scan;
 mod scatter;

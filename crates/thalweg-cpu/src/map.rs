@@ -7,6 +7,7 @@ use crate::launch_common::with_scratch;
 use crate::narrow::Widened;
 use crate::prepare::prepare;
 use crate::reduction;
+use crate::repack::Repacked;
 use crate::threads::Threads;
 use crate::traffic;
 use std::collections::HashMap;
@@ -22,6 +23,8 @@ pub struct MapProgram {
     body: Body,
     facts: Facts,
     widened: Widened,
+    repacked: Repacked<MapProgram>,
+    choice: Choice,
     threads: Arc<Threads>,
 }
 
@@ -29,7 +32,8 @@ impl MapProgram {
     /// Compiles a body.
     pub fn new(body: &Body, isa: Choice, threads: Arc<Threads>) -> MapProgram {
         let (engine, facts) = (Engine::new(body, isa), Facts::new(body));
-        MapProgram { engine, body: body.clone(), facts, widened: Widened::new(isa), threads }
+        let (widened, repacked) = (Widened::new(isa), Repacked::new(body));
+        MapProgram { engine, body: body.clone(), facts, widened, repacked, choice: isa, threads }
     }
 
     /// Builds a checked launch of the map.
@@ -45,7 +49,22 @@ impl MapProgram {
         Job::new((&self.engine, &self.body, &self.facts, &self.widened), geometry, operands, scalars)
     }
 
+    /// Launches the map, after packing the operands that rows read again.
     fn launch_map(&self, geometry: &MapGeometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
+        let domain = (&geometry.extents[..], geometry.extents.len() - 1);
+        if let Some(packing) = self.repacked.packing(&self.body, &geometry.accesses, domain)
+            && let Some(program) =
+                self.repacked.variant(&packing, |body| MapProgram::new(body, self.choice, self.threads.clone()))
+        {
+            return packing.with_copies(&geometry.accesses, operands, |accesses, operands| {
+                let packed = MapGeometry { extents: geometry.extents.clone(), accesses };
+                program.launch_as_is(&packed, operands, scalars)
+            });
+        }
+        self.launch_as_is(geometry, operands, scalars)
+    }
+
+    fn launch_as_is(&self, geometry: &MapGeometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
         let job = self.job(geometry, operands, scalars)?;
         // After an index out of range, the remaining work is skipped.
         let failed = AtomicBool::new(false);

@@ -1,6 +1,6 @@
 //! Thresholds that choose the algorithms of kernels, scans, scatters and matrix products on CPUs.
 
-use crate::hardware::{MAX_JOINED_COLUMNS, PRIVATE_CACHE, STRIP_COLUMNS};
+use crate::hardware::{MAX_JOINED_COLUMNS, PRIVATE_CACHE, REPACKED, STRIP_COLUMNS};
 
 thalweg_ir::tunables! {
     /// Thresholds of `thalweg-cpu`. Every value gives the same results, in strict mode to the bit.
@@ -38,6 +38,10 @@ thalweg_ir::tunables! {
         min_table_call_points: 256, in 1..=64,
         /// Minimum factor by which joining dimensions must lengthen the calls of a map.
         min_call_gain: 8, in 1..=8,
+        /// Maximum bytes of the elements of a strided access that are packed before a launch if rows read them again.
+        max_repacked: REPACKED.1, in 0..=256,
+        /// Minimum number of points of a row at which that pays.
+        min_repacked_points: REPACKED.0, in 1..=16,
         /// Minimum number of points of a contiguous run of a row at which the row may be reduced online (one pass that
         /// combines rescaled partial results block by block).
         min_online_run: 1024, in 1..=64,

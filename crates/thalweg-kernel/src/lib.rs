@@ -20,6 +20,7 @@ mod phases;
 pub mod random;
 mod reciprocal;
 pub mod reference;
+mod repeated;
 mod residence;
 mod rewrite;
 mod text;
@@ -48,6 +49,7 @@ pub use online::{
 pub use passes::{Passes, own_cost};
 pub use phases::{BufferCombined, BufferScan, Phase, Phases, phases};
 pub use reciprocal::reciprocals;
+pub use repeated::repeated;
 pub use residence::Residence;
 pub use rewrite::{expand, reading, resolve, widen, widen_sums};
 pub use traffic::{AccessPattern, Moved, Nest, Stream};

@@ -19,12 +19,16 @@ pub struct Machine {
     /// vector of 4-byte elements: the rest is in the overhead of a run. 1 for a device whose lanes take points of several
     /// runs.
     pub least_run: u64,
+    /// Minimum number of points of a row, and maximum bytes of its elements, at which a strided access is packed before a
+    /// launch if rows read it again ([`repeated`](crate::repeated())). No bytes for a device that reads them where they
+    /// are.
+    pub repacked: (u64, u64),
 }
 
 impl Machine {
     /// Facts of a GPU, where neighbouring lanes may take points of different runs.
     pub fn gpu() -> Machine {
-        Machine { least_run: 1, ..Machine::default() }
+        Machine { least_run: 1, repacked: (0, 0), ..Machine::default() }
     }
 }
 
@@ -38,6 +42,7 @@ impl Default for Machine {
             joined_columns: 128,
             table_points: 2048,
             least_run: 4,
+            repacked: (16, 256 << 10),
         }
     }
 }

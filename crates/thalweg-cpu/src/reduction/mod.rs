@@ -28,6 +28,7 @@ use crate::engine::{Choice, InnerReductionEngine, STREAM_ALIGN};
 use crate::launch::estimate_ns;
 use crate::memory;
 use crate::prepare::prepare;
+use crate::repack::Repacked;
 use crate::scan;
 use crate::threads::Threads;
 use crate::tunable::TUNABLES;
@@ -52,6 +53,7 @@ pub struct RowsProgram {
     /// Arithmetic cost of a point, including recomputation in later phases.
     cost: u64,
     way: RowEngines,
+    repacked: Repacked<RowsProgram>,
 }
 
 /// A variant of a program, compiled on first use; `None` inside if the variant does not exist.
@@ -91,7 +93,7 @@ impl RowsProgram {
                 RowEngines::Outer { kept, bare: OnceLock::new() }
             }
         };
-        RowsProgram { body: body.clone(), choice, threads, cost, way }
+        RowsProgram { body: body.clone(), choice, threads, cost, way, repacked: Repacked::new(body) }
     }
 
     fn orientation(&self) -> Orientation {
@@ -205,7 +207,7 @@ impl RowsProgram {
         }
     }
 
-    /// Runs a checked launch on `threads`.
+    /// Runs a checked launch on `threads`, after packing the operands that rows read again.
     ///
     /// # Safety
     /// [`RowsProgram::check`] accepted the launch.
@@ -213,6 +215,36 @@ impl RowsProgram {
     /// # Errors
     /// As [`Program::launch`].
     pub unsafe fn run(
+        &self,
+        geometry: &RowGeometry,
+        operands: &[&Buffer],
+        scalars: &[u64],
+        threads: &Threads,
+    ) -> Result<(), Error> {
+        let lane = match self.way {
+            RowEngines::Inner { .. } => geometry.extents.len() - 1,
+            RowEngines::Outer { .. } => geometry.kept - 1,
+        };
+        let make = |body: &Body| RowsProgram::new(body, self.orientation(), self.choice, self.threads.clone());
+        if let Some(packing) = self.repacked.packing(&self.body, &geometry.accesses, (&geometry.extents, lane))
+            && let Some(program) = self.repacked.variant(&packing, make)
+        {
+            return packing.with_copies(&geometry.accesses, operands, |accesses, operands| {
+                let packed = RowGeometry { accesses, ..geometry.clone() };
+                // SAFETY: the caller's promise; copies have the elements of what they are read for, and nothing else has
+                // changed.
+                unsafe { program.run_as_is(&packed, operands, scalars, threads) }
+            });
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.run_as_is(geometry, operands, scalars, threads) }
+    }
+
+    /// Runs a checked launch on `threads`; see [`RowsProgram::run`].
+    ///
+    /// # Safety
+    /// [`RowsProgram::check`] accepted the launch.
+    unsafe fn run_as_is(
         &self,
         geometry: &RowGeometry,
         operands: &[&Buffer],

@@ -3,8 +3,8 @@
 //! A strip of adjacent rows is a matrix with one column per row, and each phase of the body is a map over blocks of
 //! that matrix. In: a phase. Out: a map body, in which a value of the row is read from an array with one element per
 //! column, a buffer is a matrix, and a fold is a store that combines with a *bank* of partial results, one per column.
-//! Each fold has 32 banks, one per lane of a block ([`order::LANES`]): the points of a lane, 32 apart, are the rows of
-//! one call.
+//! Each fold has 32 banks, one per lane of a block ([`order::LANES`]): the rows of one call
+//! are the points of a lane, 32 apart, or 32 neighbours, each with its own bank; whichever takes fewer calls.
 //!
 //! If a strip is a whole matrix without gaps, 32 consecutive points are contiguous in memory, as the banks are, so they
 //! run as one long row. Operands with one element per column are replicated 32 times for that.
@@ -379,7 +379,8 @@ impl<'a> OuterReductionLaunch<'a> {
         Ok(())
     }
 
-    /// Runs the points of a block; the banks must be initialised. The points of a lane (32 apart) are one call.
+    /// Runs the points of a block; the banks must be initialised. The points of a lane (32 apart) are one call, or 32
+    /// neighbours are, whichever takes fewer calls.
     unsafe fn lanes(
         &self,
         map: &Map,
@@ -407,9 +408,14 @@ impl<'a> OuterReductionLaunch<'a> {
             };
             starts[a].wrapping_add(moved) as u64
         };
-        let step = |args: &mut [u64], points_each: i64| {
+        // Steps between the rows of a call: so many points, and from lane to lane or none in banks.
+        let step = |args: &mut [u64], points_each: i64, next_lane: bool| {
             for a in 0..points.len() {
-                args[4 * a + 1] = if bank(a) { 0 } else { points[a].wrapping_mul(points_each) as u64 };
+                args[4 * a + 1] = match bank(a) {
+                    true if next_lane => (width * map.accesses[a].1.dtype.size()) as u64,
+                    true => 0,
+                    false => points[a].wrapping_mul(points_each) as u64,
+                };
             }
         };
         // SAFETY: every access of the block is inside its operand; values, banks and buffers have space for the width
@@ -427,7 +433,7 @@ impl<'a> OuterReductionLaunch<'a> {
             if joined {
                 let (groups, rest) = (block.len / LANES, block.len % LANES);
                 if groups > 0 {
-                    step(args, LANES as i64);
+                    step(args, LANES as i64, false);
                     self.call(map, chunk.own, args, LANES * width, groups)?;
                 }
                 if rest > 0 {
@@ -437,10 +443,20 @@ impl<'a> OuterReductionLaunch<'a> {
                 return Ok(());
             }
             if map.folds == 0 {
-                step(args, 1);
+                step(args, 1, false);
                 return self.call(map, chunk.own, args, width, block.len);
             }
-            step(args, LANES as i64);
+            let groups = block.len.div_ceil(LANES);
+            if groups < LANES.min(block.len) && !map.engine.restores() {
+                // Few points a lane: a call for each group of neighbours, one a lane.
+                step(args, 1, true);
+                for first in (0..block.len).step_by(LANES) {
+                    (0..points.len()).for_each(|a| args[4 * a] = at(a, first, width));
+                    self.call(map, chunk.own, args, width, LANES.min(block.len - first))?;
+                }
+                return Ok(());
+            }
+            step(args, LANES as i64, false);
             for lane in 0..LANES.min(block.len) {
                 (0..points.len()).for_each(|a| args[4 * a] = at(a, lane, width));
                 self.call(map, chunk.own, args, width, (block.len - lane).div_ceil(LANES))?;

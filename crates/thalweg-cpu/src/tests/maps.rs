@@ -24,7 +24,7 @@ fn access_of(map: &IndexMap) -> (AccessClass, AccessGeometry) {
 fn random_map(rng: &mut Lcg, shape: Shape) -> (usize, IndexMap) {
     let rank = shape.rank();
     let whole = |s: Shape| IndexMap::new(View::contiguous(s));
-    match rng.below(8) {
+    match rng.below(9) {
         0 | 1 => (shape.numel(), whole(shape)),
         2 => {
             let dims: Vec<usize> = shape.iter().map(|&d| if rng.below(2) == 0 { 1 } else { d }).collect();
@@ -44,6 +44,15 @@ fn random_map(rng: &mut Lcg, shape: Shape) -> (usize, IndexMap) {
             (source.numel(), whole(source).permute(&order))
         }
         5 => {
+            // A column of a matrix in every row: packed before the launch where there are several.
+            let mut dims = vec![1; rank];
+            dims[rank - 1] = 3 * shape[rank - 1];
+            let small = Shape::new(&dims);
+            let mut parts = vec![(0, 1, 1); rank];
+            parts[rank - 1] = (1, 3, shape[rank - 1]);
+            (small.numel(), whole(small).slice(&parts).expand(shape))
+        }
+        6 => {
             let steps: Vec<i64> = shape.iter().map(|_| [1, 2, -1, -3][rng.below(4)]).collect();
             let dims: Vec<usize> = shape.iter().zip(&steps).map(|(&d, s)| d * s.unsigned_abs() as usize + 1).collect();
             let parts: Vec<(i64, i64, usize)> = shape
@@ -54,7 +63,7 @@ fn random_map(rng: &mut Lcg, shape: Shape) -> (usize, IndexMap) {
             let source = Shape::new(&dims);
             (source.numel(), whole(source).slice(&parts))
         }
-        6 => {
+        7 => {
             let parts: Vec<(usize, usize)> = shape.iter().map(|&d| (rng.below(d), 0)).collect();
             let parts: Vec<(usize, usize)> =
                 parts.iter().zip(shape.iter()).map(|(p, &d)| (p.0, rng.below(d - p.0))).collect();

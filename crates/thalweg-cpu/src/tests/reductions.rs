@@ -146,7 +146,7 @@ fn random_geometry(rng: &mut Lcg, large: bool) -> (Reduction, usize) {
         }
     }
     if rng.below(6) == 0 {
-        dims.push((1 + rng.below(4), 0));
+        dims.push((1 + rng.below(9), 0));
     }
     for i in (1..dims.len()).rev() {
         if rng.below(2) == 0 {

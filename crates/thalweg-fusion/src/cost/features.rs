@@ -9,8 +9,8 @@ use super::nodes::{self, NodeCounts, Work};
 use serde::Serialize;
 use thalweg_ir::{DType, ScatterOp};
 use thalweg_kernel::{
-    AccessClass, AccessGeometry, Body, Computed, Geometry, Kernel, Machine, MapGeometry, Node, Orientation,
-    RowGeometry, ScatterGeometry, dims, narrow, order,
+    Access, AccessClass, AccessGeometry, Body, Computed, Geometry, Kernel, Machine, MapGeometry, Node, Orientation,
+    RowGeometry, ScatterGeometry, dims, narrow, order, repeated,
 };
 
 /// Bytes of a cache line.
@@ -306,7 +306,12 @@ fn row_features(body: &Body, along: bool, g: &RowGeometry, counted: &NodeCounts,
     r.joined = columns <= machine.joined_columns && strip == columns && body.accesses.iter().all(even);
     r.near = point * row * strip;
     r.chunks = rows / columns * columns.div_ceil(strip);
-    r.calls = r.chunks * row.div_ceil(block) * passes * if r.joined { 1 } else { row.min(order::LANES as u64) };
+    // By lane, or by group of neighbours.
+    let lanes = order::LANES as u64;
+    let mapped =
+        (0..body.accesses.len()).any(|i| counted.loads[i] > 0 && body.accesses[i].class == AccessClass::Mapped);
+    let groups = if mapped { lanes } else { row.min(block).div_ceil(lanes) };
+    r.calls = r.chunks * row.div_ceil(block) * passes * if r.joined { 1 } else { row.min(lanes).min(groups) };
     r
 }
 
@@ -343,7 +348,7 @@ fn traffic(
         let write = operand as usize >= reads;
         let gathered = any_gather && gathers(i);
         let (way, spread) =
-            if gathered { (AccessKind::Gathered, 1) } else { way(access.class, at, (extents, lane), size, &f.machine) };
+            if gathered { (AccessKind::Gathered, 1) } else { way(access, at, (extents, lane), size, &f.machine) };
         let points: u64 = extents.iter().map(|&n| n as u64).product();
         let elements = match (write, way) {
             (true, _) if access.per_row => at.distinct as u64,
@@ -372,13 +377,13 @@ fn traffic(
 /// Access pattern of an access if the lanes of a vector go along dimension `lane`, and the number of bytes moved per
 /// byte used.
 fn way(
-    class: AccessClass,
+    access: &Access,
     at: &AccessGeometry,
     (extents, lane): (&[usize], usize),
     size: u64,
     machine: &Machine,
 ) -> (AccessKind, u64) {
-    match class {
+    match access.class {
         AccessClass::Mapped => return (AccessKind::Mapped, 1),
         AccessClass::Uniform => return (AccessKind::Uniform, 1),
         // A source that restarts periodically is staged once and then repeated.
@@ -393,6 +398,11 @@ fn way(
     let moves = |&d: &usize| extents[d] > 1 && at.strides[d] != 0;
     let least = (0..extents.len()).filter(moves).map(bytes).min().unwrap_or(size);
     let spread = (least.min(LINE) / size).max(1);
+    let (least_points, most_bytes) = machine.repacked;
+    let packed = repeated(access, at, extents, lane).is_some_and(|n| n as u64 * size <= most_bytes);
+    if packed && extents[lane] as u64 >= least_points {
+        return (AccessKind::Contiguous, spread);
+    }
     let transposed = bytes(lane) >= LINE && least < LINE;
     // With few rows the lines stay in cache anyway.
     let conflicts = bytes(lane).is_multiple_of(machine.conflict_stride) && extents[lane] > MIN_CONFLICT_COLUMNS;
