@@ -3,8 +3,8 @@
 //! A strip of adjacent rows is a matrix with one column per row, and each phase of the body is a map over blocks of
 //! that matrix. In: a phase. Out: a map body, in which a value of the row is read from an array with one element per
 //! column, a buffer is a matrix, and a fold is a store that combines with a *bank* of partial results, one per column.
-//! Each fold has 32 banks, one per lane of a block ([`order::LANES`]): the rows of one call
-//! are the points of a lane, 32 apart, or 32 neighbours, each with its own bank; whichever takes fewer calls.
+//! Each fold has 32 banks, one per lane of a block ([`order::LANES`]): the points of a lane, 32 apart, are the rows of one
+//! call. The points of a block that has one a lane are the rows of one, too.
 //!
 //! If a strip is a whole matrix without gaps, 32 consecutive points are contiguous in memory, as the banks are, so they
 //! run as one long row. Operands with one element per column are replicated 32 times for that.
@@ -379,8 +379,8 @@ impl<'a> OuterReductionLaunch<'a> {
         Ok(())
     }
 
-    /// Runs the points of a block; the banks must be initialised. The points of a lane (32 apart) are one call, or 32
-    /// neighbours are, whichever takes fewer calls.
+    /// Runs the points of a block; the banks must be initialised. The points of a lane (32 apart) are one call; so is a
+    /// block of a point a lane.
     unsafe fn lanes(
         &self,
         map: &Map,
@@ -446,15 +446,10 @@ impl<'a> OuterReductionLaunch<'a> {
                 step(args, 1, false);
                 return self.call(map, chunk.own, args, width, block.len);
             }
-            let groups = block.len.div_ceil(LANES);
-            if groups < LANES.min(block.len) && !map.engine.restores() {
-                // Few points a lane: a call for each group of neighbours, one a lane.
+            if block.len <= LANES && !map.engine.restores() {
+                // A point a lane.
                 step(args, 1, true);
-                for first in (0..block.len).step_by(LANES) {
-                    (0..points.len()).for_each(|a| args[4 * a] = at(a, first, width));
-                    self.call(map, chunk.own, args, width, LANES.min(block.len - first))?;
-                }
-                return Ok(());
+                return self.call(map, chunk.own, args, width, block.len);
             }
             step(args, LANES as i64, false);
             for lane in 0..LANES.min(block.len) {

@@ -306,12 +306,12 @@ fn row_features(body: &Body, along: bool, g: &RowGeometry, counted: &NodeCounts,
     r.joined = columns <= machine.joined_columns && strip == columns && body.accesses.iter().all(even);
     r.near = point * row * strip;
     r.chunks = rows / columns * columns.div_ceil(strip);
-    // By lane, or by group of neighbours.
+    // A call a lane; one for a block of one point a lane.
     let lanes = order::LANES as u64;
     let mapped =
         (0..body.accesses.len()).any(|i| counted.loads[i] > 0 && body.accesses[i].class == AccessClass::Mapped);
-    let groups = if mapped { lanes } else { row.min(block).div_ceil(lanes) };
-    r.calls = r.chunks * row.div_ceil(block) * passes * if r.joined { 1 } else { row.min(lanes).min(groups) };
+    let each = if row <= lanes && !mapped { 1 } else { row.min(lanes) };
+    r.calls = r.chunks * row.div_ceil(block) * passes * if r.joined { 1 } else { each };
     r
 }
 
