@@ -230,8 +230,8 @@ pub(crate) struct Indexed<'a> {
     exact: OnceCell<BitSet>,
 }
 
-/// Maximum number of elements of a window reduction that is unrolled.
-const MAX_UNROLLED: usize = 16;
+/// Maximum number of elements that an unrolled reduction combines.
+pub(crate) const MAX_UNROLLED: usize = 16;
 
 /// Whether a rewrite has marked an operation as an unrolled reduction.
 fn is_marked(rel: &RelOp) -> bool {

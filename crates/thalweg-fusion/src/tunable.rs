@@ -38,6 +38,8 @@ thalweg_ir::tunables! {
         max_exact_values: 10, in 0..=10,
         /// Maximum number of elements that a reduction combines for it to be unrolled.
         max_unrolled_terms: 4, in 1..=16,
+        /// Maximum number of elements of each of the three matrices of a product that is computed element by element.
+        max_small_matrix: 64, in 1..=64,
         /// Maximum number of operations of a rewritten segment that is also planned as it was recorded.
         max_planned_twice: 128, in 0..=128,
         /// Minimum bytes of an input whose second read is worth searching its readers as one component.

@@ -10,6 +10,8 @@ pub(super) struct Graph<'a> {
     /// Operations by number: the segment's, some of them changed, then added ones. Arguments refer to these numbers.
     pub ops: Vec<RelOp>,
     pub shapes: Vec<Shape>,
+    /// Integer arguments of added operations, in the order of their numbers.
+    ints: Vec<Box<[i64]>>,
     /// Number of uses of each operation by operations that are needed.
     pub users: Vec<u32>,
     /// Moves made so far.
@@ -22,7 +24,7 @@ impl<'a> Graph<'a> {
     pub fn new(seg: Segment<'a>) -> Graph<'a> {
         let (ops, shapes) = (seg.ops.to_vec(), seg.shapes.to_vec());
         let order = (0..ops.len()).collect();
-        let mut graph = Graph { seg, ops, shapes, users: vec![], moves: vec![], order };
+        let mut graph = Graph { seg, ops, shapes, ints: vec![], users: vec![], moves: vec![], order };
         graph.count_users();
         graph
     }
@@ -55,6 +57,7 @@ impl<'a> Graph<'a> {
             Move::Rows(_) => self.row_factors_out(at)?,
             Move::Columns(_) => self.column_factors_out(at)?,
             Move::Unroll(_) => self.unroll(at)?,
+            Move::Terms(_) => self.product_by_terms(at)?,
         }
         self.moves.push(m);
         self.count_users();
@@ -74,13 +77,24 @@ impl<'a> Graph<'a> {
         self.seg.live.iter().for_each(|i| live.insert(place[i]));
         let ops = self.order.iter().map(placed).collect();
         let shapes = self.order.iter().map(|&i| self.shapes[i]).collect();
-        place.truncate(self.seg.ops.len());
-        Rewritten { ops, shapes, live, places: place }
+        let recorded = self.seg.ops.len();
+        let mut rest = self.seg.ints;
+        // Recorded operations keep their order, and a move changes none that has integers.
+        let ints = self.order.iter().flat_map(|&i| match i.checked_sub(recorded) {
+            Some(added) => &self.ints[added],
+            None => rest.split_off(..self.seg.ops[i].int_count()).expect("as many as its operation has"),
+        });
+        let ints = ints.copied().collect();
+        place.truncate(recorded);
+        Rewritten { ops, shapes, ints, live, places: place }
     }
 
-    /// Adds an operation without sizes or scalars in front of operation `before`; returns it as an argument.
+    /// Adds an operation without scalars in front of operation `before`; returns it as an argument. A reshape has the
+    /// sizes of `shape`; other operations have no integers.
     pub fn add(&mut self, before: usize, op: RelOp, shape: Shape) -> RelArg {
-        debug_assert!(op.int_count() == 0 && op.args().all(|a| a != Arg::Scalar));
+        let sizes = shape.iter().filter(|_| op.op == Op::Reshape).map(|&n| n as i64);
+        self.ints.push(sizes.collect());
+        debug_assert!(op.int_count() == self.ints[self.ints.len() - 1].len() && op.args().all(|a| a != Arg::Scalar));
         let at = self.order.iter().position(|&i| i == before).expect("it stands somewhere");
         self.order.insert(at, self.ops.len());
         self.ops.push(op);
@@ -172,6 +186,23 @@ impl<'a> Graph<'a> {
         turned.dims_mut().swap(rank - 1, rank - 2);
         let op = RelOp { op: Op::Permute, dtype, rank: rank as u8, attr, args: RelOp::pack(&[of]) };
         Some(self.add(before, op, turned))
+    }
+
+    /// Adds a reshape of `of` in front of operation `before`.
+    pub fn add_reshaped(&mut self, before: usize, of: RelArg, shape: Shape) -> Option<RelArg> {
+        let dtype = self.dtype(of)?;
+        let op = RelOp { op: Op::Reshape, dtype, rank: shape.rank() as u8, attr: 0, args: RelOp::pack(&[of]) };
+        Some(self.add(before, op, shape))
+    }
+
+    /// Adds a conversion of `of` in front of operation `before`, unless it has that dtype.
+    pub fn add_cast(&mut self, before: usize, of: RelArg, dtype: DType) -> Option<RelArg> {
+        if self.dtype(of)? == dtype {
+            return Some(of);
+        }
+        let shape = self.shape(of)?;
+        let op = RelOp { op: Op::Cast, dtype, rank: shape.rank() as u8, attr: 0, args: RelOp::pack(&[of]) };
+        Some(self.add(before, op, shape))
     }
 
     /// If an argument is a transpose (of the last two dimensions): the index of that permutation, and its source.

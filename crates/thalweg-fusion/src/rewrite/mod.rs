@@ -7,7 +7,7 @@
 //! * `graph`: the segment being rewritten.
 //! * `chains`: order of chained products.
 //! * `scales`: row and column scales moved out of a product; `transposes`: products whose transpose is used.
-//! * `short_reductions`: reductions of a few elements.
+//! * `short_reductions`: reductions of a few elements; `small_products`: products of matrices of a few elements.
 //!
 //! Always true: a move is made only if the changed operation has the same value, up to rounding, for all inputs. Every
 //! live original operation still exists with its value, and originals keep their order, so sizes and scalars stay
@@ -18,6 +18,7 @@ mod chains;
 mod graph;
 mod scales;
 mod short_reductions;
+mod small_products;
 #[cfg(test)]
 mod tests;
 mod transposes;
@@ -44,6 +45,8 @@ pub(crate) enum Move {
     Columns(u32),
     /// A reduction of a few elements becomes elementwise operations on them.
     Unroll(u32),
+    /// A product of small matrices becomes elementwise operations on them.
+    Terms(u32),
 }
 
 impl Move {
@@ -51,7 +54,7 @@ impl Move {
     fn at(self) -> usize {
         match self {
             Move::Right(i) | Move::Left(i) | Move::Transpose(i) | Move::Rows(i) | Move::Columns(i) => i as usize,
-            Move::Unroll(i) => i as usize,
+            Move::Unroll(i) | Move::Terms(i) => i as usize,
         }
     }
 }
@@ -65,6 +68,7 @@ impl fmt::Display for Move {
             Move::Rows(_) => "factors of rows are applied behind the sum",
             Move::Columns(_) => "factors of columns are applied behind the sum",
             Move::Unroll(_) => "a reduction of a few elements is computed element by element",
+            Move::Terms(_) => "a product of small matrices is computed element by element",
         })
     }
 }
@@ -73,10 +77,12 @@ impl fmt::Display for Move {
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Rewrite(Box<[Move]>);
 
-/// Result of a rewrite. Its inputs, sizes and scalars are those of the original segment.
+/// Result of a rewrite. Its inputs and scalars are those of the original segment, and so are the sizes of operations
+/// that no move added.
 pub(crate) struct Rewritten {
     ops: Vec<RelOp>,
     shapes: Vec<Shape>,
+    ints: Vec<i64>,
     live: BitSet,
     /// Index of each original operation in the rewritten segment.
     places: Vec<usize>,
@@ -92,6 +98,7 @@ impl Rewrite {
         chains::find(&mut graph);
         scales::find(&mut graph);
         transposes::find(&mut graph);
+        small_products::find(&mut graph);
         short_reductions::find(&mut graph);
         Rewrite(graph.moves.into())
     }
@@ -135,7 +142,7 @@ impl Rewrite {
 impl Rewritten {
     /// Segment that borrows the rewritten operations, and the rest from `of`.
     pub fn segment<'a>(&'a self, of: &Segment<'a>) -> Segment<'a> {
-        Segment { ops: &self.ops, live: &self.live, shapes: &self.shapes, ..*of }
+        Segment { ops: &self.ops, live: &self.live, shapes: &self.shapes, ints: &self.ints, ..*of }
     }
 
     /// Index of an original operation in the rewritten segment.
@@ -156,9 +163,10 @@ fn may_pay(segment: &Segment<'_>) -> bool {
         _ => None,
     };
     let scale = |op| matches!(op, Op::Element(ElementOp::Mul | ElementOp::Div));
-    segment.ops.iter().any(|rel| match rel.op {
+    segment.ops.iter().zip(segment.shapes).any(|(rel, shape)| match rel.op {
         Op::Matmul => {
-            rel.args().filter_map(op).any(|op| matches!(op, Op::Matmul | Op::Reshape | Op::Permute) || scale(op))
+            small_products::may_pay(*shape)
+                || rel.args().filter_map(op).any(|op| matches!(op, Op::Matmul | Op::Reshape | Op::Permute) || scale(op))
         }
         Op::Permute => rel.args().filter_map(op).any(|op| op == Op::Matmul),
         Op::Reduce(_) => short_reductions::may_pay(segment, rel),

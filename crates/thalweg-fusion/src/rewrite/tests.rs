@@ -183,7 +183,7 @@ fn floats_keep_their_factors() {
 #[test]
 fn a_product_whose_transpose_is_computed_with_is_computed_transposed() {
     let mut g = Graph::new();
-    let (a, b, c) = (g.input(&[6, 4]), g.input(&[4, 9]), g.input(&[9, 6]));
+    let (a, b, c) = (g.input(&[16, 14]), g.input(&[14, 19]), g.input(&[19, 16]));
     let ab = g.matmul(a, b);
     let turned = g.transposed(ab);
     let sum = g.binary(ElementOp::Add, turned, c);
@@ -194,7 +194,7 @@ fn a_product_whose_transpose_is_computed_with_is_computed_transposed() {
     assert_eq!(kernels(&g), 1);
     // As an operand only, it is a view of the product.
     let mut g = Graph::new();
-    let (a, b) = (g.input(&[6, 4]), g.input(&[4, 9]));
+    let (a, b) = (g.input(&[16, 14]), g.input(&[14, 19]));
     let ab = g.matmul(a, b);
     let turned = g.transposed(ab);
     g.live(turned);
@@ -222,6 +222,26 @@ fn reductions_of_a_few_computed_elements_are_unrolled() {
         }
         let sum = g.reduce(ReduceOp::Sum, x, 1);
         g.live(sum);
+        assert_eq!(moves(&g), []);
+    }
+}
+
+#[test]
+fn products_of_small_matrices_are_computed_by_terms() {
+    let mut g = Graph::new();
+    let (a, b, c) = (g.input(&[3, 4]), g.input(&[4, 5]), g.input(&[5, 1]));
+    let ab = g.matmul(a, b);
+    let abc = g.matmul(ab, c);
+    g.live(ab);
+    g.live(abc);
+    assert_eq!(moves(&g), [Move::Terms(0), Move::Terms(1)]);
+    same_values(&g.0);
+    // Large matrices, and sums of many terms.
+    for [m, k, n] in [[300, 4, 4], [2, 17, 2], [9, 9, 9]] {
+        let mut g = Graph::new();
+        let (a, b) = (g.input(&[m, k]), g.input(&[k, n]));
+        let ab = g.matmul(a, b);
+        g.live(ab);
         assert_eq!(moves(&g), []);
     }
 }
@@ -285,7 +305,7 @@ proptest! {
 
     /// Arbitrary moves give a segment with the same values, or none.
     #[test]
-    fn moves_from_anywhere_are_legal_or_refused(choices in choices(), wild in prop::collection::vec((0..6u8, 0..14u32), 1..6)) {
+    fn moves_from_anywhere_are_legal_or_refused(choices in choices(), wild in prop::collection::vec((0..7u8, 0..14u32), 1..6)) {
         let g = random(&choices);
         let segment = g.0.as_segment();
         let moves: Vec<Move> = wild.iter().map(|&(kind, i)| match kind {
@@ -294,7 +314,8 @@ proptest! {
             2 => Move::Transpose(i),
             3 => Move::Rows(i),
             4 => Move::Columns(i),
-            _ => Move::Unroll(i),
+            5 => Move::Unroll(i),
+            _ => Move::Terms(i),
         }).collect();
         if let Some(rewritten) = Rewrite(moves.into()).apply(&segment) {
             let arrays = inputs(&g.0);
