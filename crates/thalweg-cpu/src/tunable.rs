@@ -75,6 +75,11 @@ thalweg_ir::tunables! {
         /// Maximum bytes of the B operands of one fused GEMM (two, if its operand A is a GEMM too) that are packed once
         /// for all blocks of rows; larger ones are packed for one block of rows at a time.
         max_packed: 64 << 20, in 0..=16384,
+        /// Bytes of computed factors, and of accumulators, of small products whose bodies are launched once for a group:
+        /// they stay in the second-level cache.
+        matrices_bytes: 128 << 10, in 1..=4096,
+        /// Minimum number of products of such a group: of fewer, each is large enough to be run alone.
+        min_matrices: 8, in 1..=8,
         /// Maximum number of taps of a convolution (9 for a 3×3 window) for which packing computes, in advance for each
         /// tap, the lane masks of elements outside the input.
         max_masked_taps: 64, in 0..=64,

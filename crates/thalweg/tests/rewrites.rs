@@ -124,3 +124,49 @@ fn a_sum_over_coordinates_is_computed_in_the_kernel_that_uses_it() {
     let (_, said) = rewritten(&|| (&x * 2.0).sum(-1));
     assert_eq!(said, [""; 0]);
 }
+
+/// Small products are computed by terms, in one kernel with what surrounds them; the sums are those of other products.
+#[test]
+fn a_product_of_small_matrices_is_computed_in_the_kernel_that_uses_it() {
+    let _pinned = pinned();
+    for dtype in [DType::F32, DType::F64, DType::BF16, DType::I32] {
+        let of = |shape: [usize; 3]| (randn(shape) * 4.0).cast(dtype);
+        let (a, b, c) = (of([200, 3, 4]), of([200, 4, 3]), of([200, 3, 3]));
+        let (counts, said) = rewritten(&|| a.matmul(&b) + &c);
+        assert_eq!(said, ["a product of small matrices is computed element by element"]);
+        assert_eq!((counts.kernels, counts.bytes_written), (1, (200 * 9 * dtype.size()) as u64));
+        let wide = |x: &Tensor| x.cast(DType::F64).to_vec::<f64>().unwrap();
+        let (sums, a, b) = (wide(&a.matmul(&b)), wide(&a), wide(&b));
+        for (i, sum) in sums.iter().enumerate() {
+            let (product, row, column) = (i / 9, i / 3 % 3, i % 3);
+            let terms = (0..4).map(|k| a[product * 12 + row * 4 + k] * b[product * 12 + k * 3 + column]);
+            let (exact, size) = terms.fold((0.0, 0.0), |(sum, size), t| (sum + t, size + t.abs()));
+            let error = if dtype == DType::I32 { 0.0 } else { size * 2f64.powi(1 - dtype.mantissa_digits() as i32) };
+            assert!((sum - exact).abs() <= error, "{dtype} {i}: {sum}, not {exact}");
+        }
+    }
+}
+
+/// Products whose bodies are launched for a group of them: factors of their own, shared, and transposed, and what follows.
+#[test]
+fn small_products_in_groups_are_those_of_each_alone() {
+    for (m, k, n) in [(12, 10, 9), (20, 17, 33), (9, 40, 11)] {
+        let (a, b, c) = (randn([37, m, k]), randn([37, n, k]), randn([37, m, n]));
+        let shared = randn([k, n]);
+        let f = |a: &Tensor, b: &Tensor, c: &Tensor| {
+            let own = (a * 2.0 - 1.0).matmul(&(b.abs() + 0.5).transpose(1, 2)) * 0.5 + c;
+            let with_shared = (a.tanh()).matmul(&(&shared * 3.0 + 1.0)).relu() - c;
+            (own, with_shared, c.exp().matmul(b))
+        };
+        let all = f(&a, &b, &c);
+        for i in 0..37 {
+            let one = |x: &Tensor| x.narrow(0, i, 1);
+            let alone = f(&one(&a), &one(&b), &one(&c));
+            for (all, alone) in [(&all.0, &alone.0), (&all.1, &alone.1), (&all.2, &alone.2)] {
+                let (all, alone) = (one(all).to_vec::<f32>().unwrap(), alone.to_vec::<f32>().unwrap());
+                let close = all.iter().zip(&alone).all(|(x, y)| (x - y).abs() <= 1e-4 * (1.0 + y.abs()));
+                assert!(close && all.len() == alone.len(), "{m} {k} {n}, product {i}");
+            }
+        }
+    }
+}

@@ -6,7 +6,7 @@
 //! and are checked like all others.
 //!
 //! * `compiled_bodies`: the bodies, and their launches on rectangles. `product`: one product with its factors.
-//! * `small_products`: small products in groups.
+//! * `small_products`: small products in groups, those that need whole rows; `small_matrices`: other ones.
 //! * `causal_mask`: causal masks, which let blocks skip keys. `checks`: checks of a launch. `copied_factor`:
 //!   factors that are only copied. `traffic`: memory traffic.
 //!
@@ -17,6 +17,7 @@ mod checks;
 mod compiled_bodies;
 mod copied_factor;
 mod product;
+mod small_matrices;
 mod small_products;
 mod traffic;
 
@@ -123,6 +124,9 @@ impl ContractionProgram {
 
     /// Runs all products in one GEMM call, which chooses the tiles.
     fn run_tiles(&self, g: &ContractionGeometry, level: &Level<'_>, store: *mut u8) {
+        if let Some(group) = self.matrices_at_a_time(g, level) {
+            return self.run_matrices(g, level, group, Shared(store));
+        }
         let p = &g.product;
         let dtype = self.kernel.accumulator();
         let blocks = [0, 1]
@@ -145,6 +149,7 @@ impl ContractionProgram {
         let product = gemm::Gemm {
             numbers: Numbers { bytes, ..numbers(&self.kernel) },
             batch: p.batch.iter().map(|d| d.0).collect(),
+            products: 0..g.batches(),
             m: p.m,
             n: p.n,
             k: p.k,

@@ -186,7 +186,7 @@ impl Level<'_> {
     }
 
     /// Whether the rows of the domain of operand `n`'s body are lines (rows of A, columns of B) instead of terms.
-    fn terms_last(&self, n: usize) -> bool {
+    pub(super) fn terms_last(&self, n: usize) -> bool {
         let turned = matches!(self.factors[n], Source::Computed(_, FactorOrder::Turned));
         (n == 0) != turned
     }
@@ -295,6 +295,7 @@ impl Level<'_> {
         let product = gemm::Gemm {
             numbers: self.numbers(),
             batch: vec![],
+            products: 0..1,
             m: rows.len(),
             n: columns,
             k: terms,

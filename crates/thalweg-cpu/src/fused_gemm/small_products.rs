@@ -15,13 +15,13 @@ use thalweg_ir::DType;
 use thalweg_kernel::{ContractionGeometry, Inner, MatmulGeometry, Rectangle, TileGeometry, accumulator};
 
 /// A body whose rectangles may cover the rows of several products.
-struct GroupBody<'a> {
+pub(super) struct GroupBody<'a> {
     job: &'a Job<'a>,
     tiles: TileGeometry,
 }
 
 impl<'a> GroupBody<'a> {
-    fn new(job: &'a Job<'a>) -> GroupBody<'a> {
+    pub(super) fn new(job: &'a Job<'a>) -> GroupBody<'a> {
         GroupBody { job, tiles: job.tiles.over_batches() }
     }
 
@@ -29,7 +29,7 @@ impl<'a> GroupBody<'a> {
     ///
     /// # Safety
     /// As for [`Job::run`].
-    unsafe fn run(&self, rows: Range<usize>, columns: usize, near: &[Near]) {
+    pub(super) unsafe fn run(&self, rows: Range<usize>, columns: usize, near: &[Near]) {
         let Job { part, scalars, failed, .. } = *self.job;
         let job = Job { part, tiles: &self.tiles, operands: self.job.operands.clone(), scalars, failed };
         // SAFETY: the caller's promise.

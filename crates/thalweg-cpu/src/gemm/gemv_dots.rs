@@ -31,7 +31,9 @@ const TERMS_PER_ROW: usize = 16;
 /// Returns operand B if the product is computed by dot products, else `None`.
 pub fn lines<T: Scheme>(p: &Product<'_, T>) -> Option<Strided<T::Element>> {
     match p.right.operand {
-        Operand::Strided(r) if !p.swapped && takes::<T>(p.free, [p.whole_m, p.right.k], r.term) => Some(r),
+        Operand::Strided(r) if !p.swapped && !p.holds_right && takes::<T>(p.free, [p.whole_m, p.right.k], r.term) => {
+            Some(r)
+        }
         _ => None,
     }
 }

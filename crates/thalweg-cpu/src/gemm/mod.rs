@@ -66,6 +66,15 @@ pub enum Factor<'a> {
         /// Stride between terms, in elements.
         term: isize,
     },
+    /// Computed before by a fused prologue, into scratch memory with constant strides. The order of sums is that of
+    /// [`Factor::Computed`].
+    Held {
+        /// As of [`Factor::Strided`], and so are the others.
+        first: *const u8,
+        batch: Vec<isize>,
+        line: isize,
+        term: isize,
+    },
     /// Computed when a panel is packed (a fused prologue).
     Computed {
         /// Writer that stores the elements of a block to an address, densely in the operand's dtype, in rows that begin
@@ -138,6 +147,9 @@ pub struct Gemm<'a> {
     pub numbers: Numbers,
     /// Sizes of the batch dimensions.
     pub batch: Vec<usize>,
+    /// Products of the batch that are computed, counted row-major. The addresses of factors and results are those of the
+    /// first product of the batch.
+    pub products: Range<usize>,
     /// Number of rows of A and c.
     pub m: usize,
     /// Number of columns of B and c.
@@ -321,6 +333,8 @@ struct Product<'a, T: Scheme> {
     swapped: bool,
     /// Whether sums may be computed in another order: see [`Numbers::free`].
     free: bool,
+    /// Whether operand B is held in scratch memory: see [`Factor::Held`].
+    holds_right: bool,
     result: Result<'a>,
     /// Estimated nanoseconds that one thread takes for the product.
     ns: f64,
@@ -384,10 +398,11 @@ fn stored_as_carried<T: Scheme>() -> bool {
 /// # Safety
 /// The promises of [`Gemm`] hold.
 unsafe fn typed<T: Scheme>(c: &Gemm<'_>, isa: Choice, threads: &Threads) {
-    let batches: usize = c.batch.iter().product();
+    let batches = c.products.len();
     if batches * c.m * c.n == 0 {
         return;
     }
+    let first = c.products.start;
     let each = blocking::estimate_ns::<T>(c.m, c.n, c.k);
     // SAFETY: the caller's promise.
     let one = |batch: usize, threads: &Threads| unsafe { one::<T>(c, batch, isa, each, threads) };
@@ -399,10 +414,10 @@ unsafe fn typed<T: Scheme>(c: &Gemm<'_>, isa: Choice, threads: &Threads) {
         let kernels = Kernels::<T>::new(isa);
         threads.run(batches, grain, each * batches as f64, |range| {
             let _held = kernels.hold_tile_registers();
-            range.for_each(|batch| one(batch, &alone));
+            range.for_each(|batch| one(first + batch, &alone));
         });
     } else {
-        (0..batches).for_each(|batch| one(batch, threads));
+        c.products.clone().for_each(|batch| one(batch, threads));
     }
 }
 
@@ -434,7 +449,9 @@ impl<'a, T: Scheme> Product<'a, T> {
             (left, right) = (left.plain(), right.plain());
         }
         // A product with one column, or few, becomes one with one row, or few, by swapping the factors.
+        let holds = [&c.left, &c.right].map(|factor| matches!(factor, Factor::Held { .. }));
         let by_dots = || match (&left, &right) {
+            _ if holds[0] => false,
             (Operand::Strided(a), Operand::Strided(_) | Operand::Computed { .. }) => {
                 gemv_dots::takes::<T>(c.numbers.free, [c.n, c.k], a.term)
             }
@@ -466,6 +483,7 @@ impl<'a, T: Scheme> Product<'a, T> {
             whole_m,
             swapped,
             free: c.numbers.free,
+            holds_right: holds[if turned || swapped { 0 } else { 1 }],
             result,
             ns,
         }
@@ -484,7 +502,7 @@ fn swap_pays<T>(left: &Operand<'_, T>, right: &Operand<'_, T>, [m, n, k]: [usize
 /// Returns the operand of product `batch`: applies the batch strides, or selects the block writer's batch.
 fn operand<'a, T: Copy>(factor: &'a Factor<'a>, sizes: &[usize], batch: usize) -> Operand<'a, T> {
     match factor {
-        Factor::Strided { first, batch: strides, line, term } => {
+        Factor::Strided { first, batch: strides, line, term } | Factor::Held { first, batch: strides, line, term } => {
             let (mut offset, mut rest) = (0, batch);
             for (size, stride) in sizes.iter().zip(strides).rev() {
                 offset += (rest % size) as isize * stride;

@@ -261,6 +261,7 @@ fn sums<T: Element>(sizes: [usize; 4], left: &[T], right: &[T], hole: T, way: Wa
     let contraction = Gemm {
         numbers: Numbers { dtype: T::DTYPE, free: way.free, bytes: None },
         batch: vec![batches],
+        products: 0..batches,
         m,
         n,
         k,
@@ -431,6 +432,7 @@ fn shared_factors_and_repeated_lines_are_read_in_place() {
         let contraction = Gemm {
             numbers: Numbers { dtype: DType::F32, free: false, bytes: None },
             batch: vec![3],
+            products: 0..3,
             m,
             n,
             k,
@@ -462,6 +464,7 @@ fn blocks_of_rows_have_the_bits_of_the_whole() {
                 let product = Gemm {
                     numbers,
                     batch: vec![],
+                    products: 0..1,
                     m: count,
                     n,
                     k,
@@ -533,6 +536,7 @@ fn bytes_are_multiplied_as_they_lie_and_added_up_in_i32() {
             let contraction = Gemm {
                 numbers: Numbers { dtype: DType::I32, free: false, bytes: Some(signs) },
                 batch: vec![],
+                products: 0..1,
                 m,
                 n,
                 k,
@@ -587,6 +591,7 @@ fn fenced<T: Element>(seed: u64) {
             let contraction = Gemm {
                 numbers: Numbers { dtype: T::DTYPE, free: round % 4 < 2, bytes: None },
                 batch: vec![],
+                products: 0..1,
                 m,
                 n,
                 k,
