@@ -225,3 +225,16 @@ def test_borders_of_own_elements(mode, dtype):
             F.pad(wanted, widths, mode=mode).square().sum().backward()
             torch.testing.assert_close(given.grad, wanted.grad)
     assert thalweg.torch.statistics()["eager"] == {}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int32])
+def test_cross_products(dtype):
+    for a, b, dim in [((7, 3), (7, 3), -1), ((3, 5), (3, 5), 0), ((4, 1, 3), (1, 5, 3), 2), ((0, 3), (1, 3), 1)]:
+        a, b = (torch.randint(-9, 9, shape).to(dtype) for shape in (a, b))
+        agree(lambda a, b, dim=dim: torch.linalg.cross(a, b, dim=dim), a, b)
+        if dtype.is_floating_point:
+            given, wanted = a.clone().requires_grad_(), a.clone().requires_grad_()
+            compiled(lambda x, b=b, dim=dim: torch.linalg.cross(x, b, dim=dim).square().sum())(given).backward()
+            torch.linalg.cross(wanted, b, dim=dim).square().sum().backward()
+            torch.testing.assert_close(given.grad, wanted.grad)
+    assert thalweg.torch.statistics()["eager"] == {}

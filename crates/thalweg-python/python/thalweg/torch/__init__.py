@@ -43,6 +43,7 @@ _KEPT = (
     "squeeze.dim",
     "squeeze.default",
     "roll.default",
+    "linalg_cross.default",
     "index_add.default",
     "select_scatter.default",
     "tril.default",

@@ -202,6 +202,13 @@ pub const ROWS: &[Row] = &[
     ("aten.addmv.default", |c| with_bias(c, false)),
     ("aten.baddbmm.default", |c| with_bias(c, false)),
     ("aten.addbmm.default", |c| with_bias(c, true)),
+    ("aten.linalg_cross.default", |c| {
+        let (a, b) = (c.tensor(0)?, c.tensor(1)?);
+        if a.dtype() != b.dtype() {
+            return Err("a cross product of two dtypes".into());
+        }
+        Ok(a.cross(b, c.int_or(2, -1)?).into())
+    }),
     ("aten._cdist_forward.default", |c| {
         let (a, b) = (c.tensor(0)?, c.tensor(1)?);
         if a.numel() == 0 || b.numel() == 0 || a.rank() != b.rank() {
