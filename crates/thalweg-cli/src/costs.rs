@@ -73,6 +73,7 @@ fn numbers(c: &Costs) -> Vec<(&'static str, f64)> {
         ("… 1 KiB apart", c.conflicting),
         ("strided", c.strided),
         ("by a table", c.mapped),
+        ("… of neighbours", c.close),
         ("gather", c.gathered),
         ("product", c.product),
         ("multiply f32", c.multiply[0]),

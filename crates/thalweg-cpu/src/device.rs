@@ -251,7 +251,8 @@ impl Device for CpuDevice {
     }
 
     fn machine(&self) -> Machine {
-        hardware::machine()
+        let machine = hardware::machine();
+        if self.isa.permutes_lines() { machine } else { Machine { close_bytes: 0, ..machine } }
     }
 
     fn contracts(&self) -> Contracts {

@@ -83,6 +83,12 @@ impl Choice {
         self == Choice::Tile
     }
 
+    /// Whether emitted code reads elements through a table of positions by permutations of cache lines, where those of a
+    /// vector are close to each other; other engines gather them.
+    pub fn permutes_lines(self) -> bool {
+        matches!(self, Choice::Avx512Amx | Choice::Avx512Narrow | Choice::Avx512)
+    }
+
     /// Whether the engine includes the dot-product instructions for narrow elements.
     #[cfg(unix)]
     fn narrow(self) -> bool {

@@ -23,6 +23,10 @@ pub const MAX_TABLE_POINTS: usize = 2048;
 /// bytes of its elements: half of the private caches.
 pub const REPACKED: (usize, usize) = (16, PRIVATE_CACHE / 2);
 
+/// Maximum distance in bytes of elements that the lanes of a vector read through a table of positions by permutations: of
+/// two cache lines, one at least is among them wherever the first element is.
+pub const CLOSE_BYTES: usize = 64;
+
 /// Returns the parameters of this module for the planner. A process whose tunables are drawn at random (a test mode)
 /// gets the same ones: plans do not depend on the draw.
 pub fn machine() -> Machine {
@@ -34,6 +38,7 @@ pub fn machine() -> Machine {
         table_points: MAX_TABLE_POINTS as u64,
         least_run: 4,
         repacked: (REPACKED.0 as u64, REPACKED.1 as u64),
+        close_bytes: CLOSE_BYTES as u64,
     }
 }
 

@@ -134,6 +134,10 @@ impl<'a> Job<'a> {
         let merged = merge(body, geometry);
         let narrow = Narrow::new((engine, body, widened), geometry, (&merged.0, &merged.1), operands);
         let (passed, engine) = match narrow {
+            Some(narrow) if narrow.stages() => match close((body, facts, widened), geometry, &merged, operands) {
+                Some((traversal, tabled)) => (Passed::Rectangles(Box::new(traversal)), tabled),
+                None => (Passed::Narrow(Box::new(narrow)), engine),
+            },
             Some(narrow) => (Passed::Narrow(Box::new(narrow)), engine),
             None => {
                 let (traversal, tabled) = rectangles((body, facts, widened), geometry, merged, operands)?;
@@ -481,12 +485,26 @@ fn rectangles<'a>(
     operands: &[&Buffer],
 ) -> Result<(Traversal, Option<&'a Engine>), Error> {
     let maps = mapped(body, geometry, operands)?;
-    if let Some(short) = short(body, geometry, &merged, operands, &maps)
+    if let Some(short) = short(body, geometry, &merged, operands, &maps, None)
         && let Some(engine) = widened.mapped(body, &short.others)
     {
         return Ok((Traversal::new((body, facts), geometry, (short.merged, short.maps), operands), Some(engine)));
     }
     Ok((Traversal::new((body, facts), geometry, (merged, maps), operands), None))
+}
+
+/// Builds a checked launch over narrow rows, without accesses through maps, as one row with tables of positions; `None` if
+/// elements of a vector are far apart.
+fn close<'a>(
+    (body, facts, widened): (&Body, &flat::Facts, &'a Widened),
+    geometry: &MapGeometry,
+    merged: &Merged,
+    operands: &[&Buffer],
+) -> Option<(Traversal, &'a Engine)> {
+    let none = vec![None; body.accesses.len()];
+    let short = short(body, geometry, merged, operands, &none, Some(widened.close_bytes()?))?;
+    let engine = widened.mapped(body, &short.others)?;
+    Some((Traversal::new((body, facts), geometry, (short.merged, short.maps), operands), engine))
 }
 
 /// Describes the position table of each mapped access; `None` for strided accesses.

@@ -39,6 +39,12 @@ impl Widened {
         Widened { choice, contiguous: OnceLock::new(), mapped: OnceLock::new() }
     }
 
+    /// Bytes that elements of a vector may be apart to be read through a table about as fast as contiguous ones; `None`
+    /// if the engine has no such way.
+    pub fn close_bytes(&self) -> Option<usize> {
+        self.choice.permutes_lines().then_some(crate::hardware::CLOSE_BYTES)
+    }
+
     /// Engine of the body with these accesses contiguous; `None` if other accesses were requested before.
     fn engine(&self, body: &Body, accesses: &[u16]) -> Option<&Engine> {
         self.with(&self.contiguous, (body, AccessClass::Contiguous), accesses)
@@ -133,6 +139,11 @@ impl<'a> Narrow<'a> {
         let chunk = (points / call).max(1) * call;
         let outer = extents[..last - 1].to_vec();
         Some(Narrow { engine, lines: lines.collect(), outer, width, line: extents[last - 1] * width, call, chunk })
+    }
+
+    /// Whether operands are packed chunk by chunk, instead of once.
+    pub fn stages(&self) -> bool {
+        self.lines.iter().any(|line| line.along == LinePattern::Differs)
     }
 
     /// Number of chunks.

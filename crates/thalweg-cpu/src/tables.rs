@@ -32,6 +32,8 @@ pub struct Mapped {
     /// Whether positions may exceed an i32, so that tables hold them relative to an origin.
     wide: bool,
     shift: Option<(usize, i64)>,
+    /// Added to all positions of the table, so that accesses whose positions differ by a constant share one.
+    start: i64,
 }
 
 impl Mapped {
@@ -46,7 +48,12 @@ impl Mapped {
         let wide = map.reach().is_some_and(|(_, high)| high > i32::MAX as usize);
         let positions = map.positions();
         let shift = positions.shift().filter(|_| !wide);
-        Mapped { positions, unit: unit as i64, len, numbers, same_as, wide, shift }
+        Mapped { positions, unit: unit as i64, len, numbers, same_as, wide, shift, start: 0 }
+    }
+
+    /// This access with `start` added to all positions.
+    pub fn from(self, start: i64) -> Mapped {
+        Mapped { start, ..self }
     }
 
     /// Whether no table can hold the positions: they are read as values and may exceed an i32.
@@ -147,12 +154,12 @@ impl<'s> Tables<'s> {
                 (low + origin, high + origin)
             };
             let (low, high) = if n < filled.n { fewer() } else { (filled.low, filled.high) };
-            let (first, last) = (low + moved, high + moved);
+            let (first, last) = (low + moved + mapped.start, high + moved + mapped.start);
             let inside = first >= 0 && last < len as i64 || low > high;
             assert!(inside, "a map leads to elements {first} to {last} of an operand of {len}");
         }
         let table = self.memory[at * self.pitch..].as_ptr();
-        Ok(((origin + moved) * mapped.unit, table as u64))
+        Ok(((origin + moved + mapped.start) * mapped.unit, table as u64))
     }
 }
 

@@ -272,6 +272,16 @@ impl IndexMap {
         Some(at as usize)
     }
 
+    /// Whether a vector's points, `points` neighbouring ones in the middle of the domain, read elements that are less
+    /// than `elements` apart.
+    pub fn is_close(&self, points: usize, elements: u64) -> bool {
+        let all = self.shape().numel();
+        let first = (all / 2).min(all.saturating_sub(points));
+        let positions = || (first..all.min(first + points)).filter_map(|p| self.position(p));
+        let (low, high) = (positions().min().unwrap_or(0), positions().max().unwrap_or(0));
+        ((high - low) as u64) < elements
+    }
+
     /// Writes the positions of the points `start..start + out.len()`, -1 for masked-out ones.
     ///
     /// Positions are relative to `origin`, for sources of more than 2³¹ elements.

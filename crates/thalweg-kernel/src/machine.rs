@@ -23,12 +23,15 @@ pub struct Machine {
     /// launch if rows read it again ([`repeated`](crate::repeated())). No bytes for a device that reads them where they
     /// are.
     pub repacked: (u64, u64),
+    /// Maximum distance in bytes of elements that the lanes of a vector read through a table of positions as fast as a
+    /// permutation: some lines of a cache. 0 for a device that gathers them.
+    pub close_bytes: u64,
 }
 
 impl Machine {
     /// Facts of a GPU, where neighbouring lanes may take points of different runs.
     pub fn gpu() -> Machine {
-        Machine { least_run: 1, repacked: (0, 0), ..Machine::default() }
+        Machine { least_run: 1, repacked: (0, 0), close_bytes: 0, ..Machine::default() }
     }
 }
 
@@ -43,6 +46,7 @@ impl Default for Machine {
             table_points: 2048,
             least_run: 4,
             repacked: (16, 256 << 10),
+            close_bytes: 64,
         }
     }
 }

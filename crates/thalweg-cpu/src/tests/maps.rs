@@ -266,3 +266,62 @@ fn programs_are_compiled_once() {
     assert_eq!((thalweg_runtime::counters() - before).programs_compiled, 1);
     assert!(device.program(&kernel()).is_ok());
 }
+
+/// Lanes that read one cache line, two of them, or more, of every dtype, from any place in a line.
+#[test]
+fn neighbours_in_tables_are_read_from_their_lines() {
+    let mut devices = vec![device(1)];
+    for isa in [Choice::Avx512, Choice::Avx2].into_iter().filter(|c| c.available()) {
+        devices.push(CpuDevice::with(CpuOptions { threads: 1, parallel_ns: 0.0, isa }));
+    }
+    let shape = Shape::new(&[13, 3, 4]);
+    for dtype in [DType::F32, DType::F64, DType::I64, DType::BF16, DType::U8] {
+        for (row, inner, step) in [(4, 0, 1), (9, 3, 1), (16, 4, 1), (16, 0, 4), (33, 1, 3), (40, 11, 0), (200, 1, 60)]
+        {
+            for (first, masked) in [(0, false), (1, true), (6, false), (13, true), (15, false)] {
+                let view = View::new(shape, &[row, inner, step], first);
+                let len = (first + 12 * row + 2 * inner + 3 * step + 1) as usize;
+                let values: Vec<u8> =
+                    (0..len * dtype.size()).map(|i| (i / dtype.size() * 37 + 11 * (i % 2)) as u8).collect();
+                // Masked where the first or the last of the innermost four would be: the result there is 0.
+                let map = IndexMap::new(view);
+                let map = if masked {
+                    map.slice(&[(0, 1, 13), (0, 1, 3), (1, 1, 2)]).pad(&[(0, 0), (0, 0), (1, 1)])
+                } else {
+                    map
+                };
+                let at = |base, strides, map: Option<IndexMap>| AccessGeometry {
+                    base,
+                    strides,
+                    reach: Some((0, if map.is_some() { len } else { shape.numel() } - 1)),
+                    map: map.map(Arc::new),
+                    distinct: len,
+                };
+                let mut b = BodyBuilder::new(false);
+                let class = AccessClass::Mapped;
+                let from = b.access(Access { operand: Some(0), dtype, class, per_row: false });
+                let to = b.access(Access::contiguous(1, dtype));
+                let x = b.node(Node::Load { access: from });
+                b.store(x, to);
+                let kernel = Kernel::Map(b.finish());
+                let mut along = [0; MAX_RANK];
+                along[0] = 1;
+                let accesses = vec![at(0, [0; MAX_RANK], Some(map.clone())), at(0, along, None)];
+                let geometry = Geometry::Map(MapGeometry { extents: vec![shape.numel()], accesses });
+                for device in &devices {
+                    let (from, to) =
+                        (upload(&**device, &values), upload(&**device, &vec![0xffu8; shape.numel() * dtype.size()]));
+                    device.program(&kernel).unwrap().launch(&geometry, &[&from, &to], &[]).unwrap();
+                    let got: Vec<u8> = download(&**device, &to, shape.numel() * dtype.size());
+                    for (point, got) in got.chunks_exact(dtype.size()).enumerate() {
+                        let expected = match map.position(point) {
+                            Some(p) => values[p * dtype.size()..][..dtype.size()].to_vec(),
+                            None => vec![0; dtype.size()],
+                        };
+                        assert_eq!(got, expected, "{dtype}, point {point} of {row}, {inner}, {step} from {first}");
+                    }
+                }
+            }
+        }
+    }
+}

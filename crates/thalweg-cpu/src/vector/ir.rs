@@ -398,6 +398,8 @@ pub struct Accumulate {
 /// Flag in a load's `aux`: addresses descend from point to point, so the step's elements end at the pointer. The loaded
 /// vector has memory order, the last point first.
 pub const DOWNWARDS: u64 = 1 << 32;
+/// Flag in [`Inst::aux`] of a gather by a table of positions, whose lanes are often close to each other.
+pub const TABULATED: u64 = 1 << 40;
 
 /// Flag in a store's `aux`: the stored cache lines are read again soon, so the store is never non-temporal.
 pub const CACHED: u64 = 1 << 32;

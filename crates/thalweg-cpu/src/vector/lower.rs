@@ -7,7 +7,9 @@ mod loops;
 
 use super::elements::{self, lane_of};
 use super::ir::target::{Combine, Target};
-use super::ir::{Accumulate, CACHED, Class, DOWNWARDS, Format, Inst, Memory, Op, Slot, Source, Val, Vir, pointer};
+use super::ir::{
+    Accumulate, CACHED, Class, DOWNWARDS, Format, Inst, Memory, Op, Slot, Source, TABULATED, Val, Vir, pointer,
+};
 use crate::machine::Machine;
 use crate::prepare::{Fused, contractions, prepare};
 use thalweg_ir::{DType, ElementOp, Monoid};
@@ -319,12 +321,12 @@ impl<'a> Lower<'a> {
             AccessClass::Strided => {
                 let (stride, iota) = (self.word(Source::Stride(access), 4), self.v.table(self.iota_bytes(), 4));
                 let offsets = self.v.two(Op::IntMul, 4, iota, stride);
-                self.gather(access, a.dtype, offsets, None, true)
+                self.gather(access, a.dtype, offsets, None, 0)
             }
             AccessClass::Mapped => {
                 let table = self.positions(access);
                 let inside = self.inside(table);
-                self.gather(access, a.dtype, table, Some(inside), false)
+                self.gather(access, a.dtype, table, Some(inside), TABULATED)
             }
         };
         self.widen(raw, a.dtype)
@@ -397,15 +399,16 @@ impl<'a> Lower<'a> {
             return Ok(self.widen(raw, a.dtype));
         }
         let index = v.low_halves(index);
-        let raw = self.gather(access, a.dtype, index, Some(good), true);
+        let raw = self.gather(access, a.dtype, index, Some(good), 0);
         Ok(self.widen(raw, a.dtype))
     }
 
-    /// Lowers a gather of the elements with the indices `index` (i32), counted from the access's address.
-    fn gather(&mut self, access: u16, dtype: DType, index: Val, inside: Option<Val>, signed: bool) -> Val {
+    /// Lowers a gather of the elements with the indices `index` (i32), counted from the access's address. `kind` is 0 or
+    /// [`TABULATED`], whose indices are not negative.
+    fn gather(&mut self, access: u16, dtype: DType, index: Val, inside: Option<Val>, kind: u64) -> Val {
         let size = dtype.size();
         let lane = if size == 8 { 8 } else { 4 };
-        let aux = pointer(access, false);
+        let aux = pointer(access, false) | kind;
         if size >= 4 {
             return self.gather_words(aux, size as u8, lane, index, inside);
         }
@@ -413,10 +416,11 @@ impl<'a> Lower<'a> {
         let v = &mut self.v;
         let low = match inside {
             Some(_) => v.slot(Slot { source: Source::Low(access), dtype: DType::U32, lane: 4 }),
-            None => v.leaf(Op::StepLow, 4, size as u8, aux),
+            None => v.leaf(Op::StepLow, 4, size as u8, pointer(access, false)),
         };
         let bytes = v.shift(Op::ShiftLeft, 4, index, (size == 2) as u8);
         let bytes = v.i_add(bytes, low);
+        let signed = kind != TABULATED;
         let word = v.shift(if signed { Op::ShiftRightSigned } else { Op::ShiftRight }, 4, bytes, 2);
         let at = v.with_const(Op::And, 4, bytes, 3);
         let at = v.shift(Op::ShiftLeft, 4, at, 3);

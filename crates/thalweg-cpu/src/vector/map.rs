@@ -58,7 +58,7 @@ pub fn compile(body: &Body, target: &'static Target, options: Options) -> Result
 /// Registers that the allocator may use for a step; `tail` selects the masked step.
 pub fn limits(v: &Vir, options: Options, tail: bool) -> Limits {
     let gathers = v.insts.iter().any(|i| i.op == Op::Gather);
-    let spare = (!v.target.mask_registers() && (gathers || tail)) as usize;
+    let spare = (gathers || !v.target.mask_registers() && tail) as usize;
     let vectors = v.target.vectors - spare;
     Limits { vectors: options.registers.map_or(vectors, |r| r.min(vectors)), masks: v.target.masks() }
 }

@@ -17,6 +17,8 @@ pub enum AccessKind {
     Strided,
     /// Through a table of positions that the launch fills.
     Mapped,
+    /// Through such a table, with the lanes of a vector close to each other ([`thalweg_kernel::Machine::close_bytes`]).
+    Close,
     /// Elements at computed indices (a gather).
     Gathered,
 }

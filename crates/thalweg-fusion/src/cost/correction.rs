@@ -86,6 +86,7 @@ impl Display for KernelClass {
             (AccessKind::Conflicting, "conflicting"),
             (AccessKind::Strided, "strided"),
             (AccessKind::Mapped, "mapped"),
+            (AccessKind::Close, "mapped to neighbours"),
             (AccessKind::Gathered, "gathered"),
         ] {
             if (self.accesses | self.accesses >> 8) >> kind as u16 & 1 > 0 {

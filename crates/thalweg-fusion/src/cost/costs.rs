@@ -74,6 +74,8 @@ pub struct Costs {
     pub strided: f64,
     /// Additional time of an element that is read through a table of positions.
     pub mapped: f64,
+    /// Additional time of an element that is read through a table of positions, close to those of other lanes.
+    pub close: f64,
     /// Additional time of a gathered element.
     pub gathered: f64,
     /// Overhead of a run of neighbouring points, however short: a loop, and a partly filled vector.
@@ -187,6 +189,7 @@ impl Costs {
             conflicting: 0.6,
             strided: 0.22,
             mapped: 0.55,
+            close: 0.15,
             gathered: 0.32,
             run: 2.6,
             call: 14.0,
@@ -247,6 +250,7 @@ impl Costs {
             strided: sector / 22.0,
             // Divisions by sizes of dimensions, as multiplications, per element.
             mapped: 50.0 * one,
+            close: 50.0 * one,
             gathered: sector / 2.0,
             run: 0.0,
             call: 0.0,
@@ -320,6 +324,7 @@ impl Costs {
             &mut self.conflicting,
             &mut self.strided,
             &mut self.mapped,
+            &mut self.close,
             &mut self.gathered,
             &mut self.run,
             &mut self.call,

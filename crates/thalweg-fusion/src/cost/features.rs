@@ -7,14 +7,16 @@ use super::correction::{Family, KernelClass};
 use super::costs::Costs;
 use super::nodes::{self, NodeCounts, Work};
 use serde::Serialize;
-use thalweg_ir::{DType, ScatterOp};
+use thalweg_ir::{DType, ScatterOp, Shape, View};
 use thalweg_kernel::{
-    Access, AccessClass, AccessGeometry, Body, Computed, Geometry, Kernel, Machine, MapGeometry, Node, Orientation,
-    RowGeometry, ScatterGeometry, dims, narrow, order, repeated,
+    Access, AccessClass, AccessGeometry, Body, Computed, Geometry, IndexMap, Kernel, Machine, MapGeometry, Node,
+    Orientation, RowGeometry, ScatterGeometry, dims, narrow, narrow::LinePattern, order, repeated,
 };
 
 /// Bytes of a cache line.
 const LINE: u64 = 64;
+/// Number of points whose positions in a table are looked at: those of a vector of 4-byte elements.
+const CLOSE_POINTS: usize = 8;
 /// Maximum period, in points, of a repeating run that is staged once for a row at next to no cost.
 const MAX_STAGED_PERIOD: usize = 256;
 /// Maximum number of columns at which cache conflicts of a stride do not matter.
@@ -193,9 +195,10 @@ fn map(body: &Body, g: &MapGeometry, left: &mut [u64], reads: usize, f: &mut Cos
     let inner = *g.extents.last().expect("a domain has a dimension") as u64;
     let outer = dims::rows_of_calls(&g.extents).map_or(1, |d| g.extents[d] as u64);
     let mapped = body.accesses.iter().any(|a| a.class == AccessClass::Mapped);
+    let line = narrow::narrow(body, &g.extents, |a| &g.accesses[a].strides);
     let (run, call) = if mapped {
         (inner.min(f.machine.table_points), inner.min(f.machine.table_points))
-    } else if is_narrow(body, g) {
+    } else if line.is_some() {
         // Consecutive rows, as many as a table holds.
         ((narrow::call(inner as usize) as u64).min(inner * outer), (inner * outer).min(CHUNK))
     } else {
@@ -209,12 +212,7 @@ fn map(body: &Body, g: &MapGeometry, left: &mut [u64], reads: usize, f: &mut Cos
     f.calls += calls;
     f.chunks += points.div_ceil(CHUNK.max(call));
     let evaluations = |i: usize| points * counted.loads[i] as u64;
-    traffic(body, &g.accesses, (&g.extents, g.extents.len() - 1), evaluations, left, reads, f);
-}
-
-/// Whether a map over narrow rows is processed as one long row (see the module `narrow` of the kernels).
-fn is_narrow(body: &Body, g: &MapGeometry) -> bool {
-    narrow::narrow(body, &g.extents, |a| &g.accesses[a].strides).is_some()
+    traffic(body, &g.accesses, (&g.extents, g.extents.len() - 1), line.as_deref(), evaluations, left, reads, f);
 }
 
 fn rows(body: &Body, orientation: Orientation, g: &RowGeometry, left: &mut [u64], reads: usize, f: &mut CostFeatures) {
@@ -230,12 +228,14 @@ fn rows(body: &Body, orientation: Orientation, g: &RowGeometry, left: &mut [u64]
         if body.accesses[i].per_row { rows * loads.min(1) } else { points * loads }
     };
     let first = f.traffic.len();
-    traffic(body, &g.accesses, (&g.extents, lane), evaluations, left, reads, f);
+    traffic(body, &g.accesses, (&g.extents, lane), None, evaluations, left, reads, f);
     let mut r = row_features(body, along, g, &counted, &f.machine);
     if along {
         // A table is filled for each run, or elements are staged for it.
-        r.calls +=
-            r.calls * TABLE_CALLS * f.traffic[first..].iter().filter(|t| t.access == AccessKind::Mapped).count() as u64;
+        r.calls += r.calls
+            * TABLE_CALLS
+            * f.traffic[first..].iter().filter(|t| matches!(t.access, AccessKind::Mapped | AccessKind::Close)).count()
+                as u64;
     }
     let lanes = order::LANES as u64;
     let passes = counted.passes as u64;
@@ -316,11 +316,12 @@ fn row_features(body: &Body, along: bool, g: &RowGeometry, counted: &NodeCounts,
 }
 
 /// Adds the traffic of each access, executed `evaluations` times; `left` holds the bytes of each operand not counted
-/// yet.
+/// yet. `line` has the patterns of accesses along narrow rows.
 fn traffic(
     body: &Body,
     all: &[AccessGeometry],
     (extents, lane): (&[usize], usize),
+    line: Option<&[LinePattern]>,
     evaluations: impl Fn(usize) -> u64,
     left: &mut [u64],
     reads: usize,
@@ -347,8 +348,15 @@ fn traffic(
         };
         let write = operand as usize >= reads;
         let gathered = any_gather && gathers(i);
-        let (way, spread) =
-            if gathered { (AccessKind::Gathered, 1) } else { way(access, at, (extents, lane), size, &f.machine) };
+        let (way, spread) = match line {
+            _ if gathered => (AccessKind::Gathered, 1),
+            // Packed chunk by chunk, or read through a table.
+            Some(line) if line[i] == LinePattern::Differs => {
+                let view = View::new(Shape::new(extents), &at.strides[..extents.len()], at.base);
+                (by_table(&IndexMap::new(view), size, &f.machine), 1)
+            }
+            _ => way(access, at, (extents, lane), size, &f.machine),
+        };
         let points: u64 = extents.iter().map(|&n| n as u64).product();
         let elements = match (write, way) {
             (true, _) if access.per_row => at.distinct as u64,
@@ -384,7 +392,9 @@ fn way(
     machine: &Machine,
 ) -> (AccessKind, u64) {
     match access.class {
-        AccessClass::Mapped => return (AccessKind::Mapped, 1),
+        AccessClass::Mapped => {
+            return (at.map.as_ref().map_or(AccessKind::Mapped, |map| by_table(map, size, machine)), 1);
+        }
         AccessClass::Uniform => return (AccessKind::Uniform, 1),
         // A source that restarts periodically is staged once and then repeated.
         AccessClass::Contiguous if at.map.as_ref().is_some_and(|m| m.period() > MAX_STAGED_PERIOD) => {
@@ -412,6 +422,11 @@ fn way(
         _ => AccessKind::Strided,
     };
     (way, spread)
+}
+
+/// Access pattern of elements that are read through a table of the positions of `map`.
+fn by_table(map: &IndexMap, size: u64, machine: &Machine) -> AccessKind {
+    if map.is_close(CLOSE_POINTS, machine.close_bytes / size) { AccessKind::Close } else { AccessKind::Mapped }
 }
 
 /// Adds the traffic of operands of which each byte is read or written once, in order. `left` are their bytes; the first

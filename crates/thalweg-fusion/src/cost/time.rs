@@ -125,6 +125,7 @@ impl Costs {
             AccessKind::Conflicting => self.conflicting * (level.read / self.levels[NEAR].read).max(1.0),
             AccessKind::Strided => self.strided,
             AccessKind::Mapped => self.mapped,
+            AccessKind::Close => self.close,
             AccessKind::Gathered => self.gathered,
         }
     }

@@ -113,6 +113,7 @@ fn put_off(costs: &Costs) -> Vec<Costs> {
     let functions = |by: f64| Costs { special: costs.special * by, divide: costs.divide * by, ..costs.clone() };
     let positions = |by: f64| Costs {
         mapped: costs.mapped * by,
+        close: costs.close * by,
         strided: costs.strided * by,
         transposed: costs.transposed * by,
         ..costs.clone()

@@ -116,6 +116,9 @@ fn moving(b: &mut Bench<'_>) -> Result<(), Error> {
     b.fit(samples::conflicting, |c, f| c.conflicting *= f)?;
     b.fit(samples::strided, |c, f| c.strided *= f)?;
     b.fit(samples::mapped, |c, f| c.mapped *= f)?;
+    if b.costs.machine.close_bytes > 0 {
+        b.fit(samples::close, |c, f| c.close *= f)?;
+    }
     b.fit(samples::gathered, |c, f| c.gathered *= f)?;
     Ok(())
 }

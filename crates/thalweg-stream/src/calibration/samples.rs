@@ -305,17 +305,26 @@ pub fn strided(sizes: &Sizes) -> Sample {
     map(DType::F32, (&[sizes.moved], AccessClass::Strided, &[2]), 0, |_, x| x)
 }
 
-/// Sample of padding by one zero on both sides, through a table of positions. On a GPU, which uses divisions instead of
-/// a table: padding of the rows and columns of images, flattened into one dimension.
+/// Sample of a transposed and flattened matrix, through a table of positions: neighbours are far apart. On a GPU, which
+/// uses divisions instead of a table: padding of the rows and columns of images, flattened into one dimension.
 pub fn mapped(sizes: &Sizes) -> Sample {
-    let map_of = |inner: &[usize], pad: &[(usize, usize)]| IndexMap::new(View::contiguous(Shape::new(inner))).pad(pad);
+    let map_of = |inner: &[usize]| IndexMap::new(View::contiguous(Shape::new(inner)));
     let map = if sizes.wide {
-        let images = map_of(&[sizes.moved / 4096, 60, 60], &[(0, 0), (1, 1), (1, 1)]);
-        let n = images.shape().numel();
-        images.reshape(Shape::new(&[n]))
+        map_of(&[sizes.moved / 4096, 60, 60]).pad(&[(0, 0), (1, 1), (1, 1)])
     } else {
-        map_of(&[sizes.moved - 2], &[(1, 1)])
+        map_of(&[64, sizes.moved / 64]).permute(&[1, 0])
     };
+    let n = map.shape().numel();
+    by_table(map.reshape(Shape::new(&[n])))
+}
+
+/// Sample of padding by one zero on both sides, through a table of positions whose neighbours are neighbours.
+pub fn close(sizes: &Sizes) -> Sample {
+    by_table(IndexMap::new(View::contiguous(Shape::new(&[sizes.moved - 2]))).pad(&[(1, 1)]))
+}
+
+/// Sample of a copy through a map of one dimension.
+fn by_table(map: IndexMap) -> Sample {
     let mut s = self::map(DType::F32, (&[map.shape().numel()], AccessClass::Mapped, &[1]), 0, |_, x| x);
     let Geometry::Map(g) = &mut s.geometry else { unreachable!("it is a map") };
     g.accesses[0] = AccessGeometry {

@@ -8,7 +8,7 @@ use super::abi::gpr;
 use super::asm::*;
 use super::emit::{Emit, SCRATCH, TAIL, len, mem, reg};
 use super::{ops, select};
-use crate::vector::ir::{DOWNWARDS, Op};
+use crate::vector::ir::{DOWNWARDS, Op, TABULATED};
 use crate::vector::linear::{FRAME_BITS, FRAME_COUNT, Run, Word};
 
 /// Id of the constant-pool table from which masks of the lower lanes are loaded.
@@ -209,7 +209,7 @@ impl Emit {
         let mask = (inst.nargs == 2).then_some(run.args[1]);
         let aligned = inst.aux >> 32 & 1 == 1;
         let base = if mask.is_none() {
-            self.strided_address(run, if aligned { (inst.aux >> 33) as u8 } else { inst.imm });
+            self.strided_address(run, if aligned { (inst.aux >> 33 & 3) as u8 } else { inst.imm });
             RAX
         } else if aligned {
             let base = self.pointer(run, RAX);
@@ -227,6 +227,12 @@ impl Emit {
         let done = self.a.label();
         if mask.is_none() && !aligned && inst.imm == 4 && self.avx512() && run.lanes == 16 {
             self.every_second(run, done);
+        }
+        if let Some(mask) = mask
+            && inst.aux & TABULATED != 0
+            && self.avx512()
+        {
+            self.close_lanes(run, base, mask, done);
         }
         let (code, len) = (select::access(inst), len(inst.width));
         let mem = Rm::Mem { base, index: Some((index, inst.imm)), disp: 0 };
@@ -294,6 +300,75 @@ impl Emit {
             self.vector(ops::PERMD, len, dst, index, reg(dst), None);
             self.a.jump(done);
         }
+        self.a.bind(apart);
+    }
+
+    /// Emits the fast path of a gather by a table (AVX-512), from `base` on, where all lanes of `mask` read one cache line
+    /// or two consecutive ones: permutes the lines by the index lanes, and jumps to `done`. Nothing else is read than
+    /// lines with elements of the lanes. (Zen 4: 8 elements in 4 ns, a gather takes 10.)
+    fn close_lanes(&mut self, run: &Run, base: Gpr, mask: u8, done: Label) {
+        let (inst, dst, index) = (&run.inst, run.dst, run.args[0]);
+        let (eights, lanes, place) = (inst.imm == 8, len(run.lanes * 4), self.last());
+        // Elements are 1 << size bytes.
+        let size = 2 + eights as u8;
+        let (apart, two) = (self.a.label(), self.a.label());
+        let zero = |e: &mut Self, r: Gpr| e.a.raw(&[0x85, 0xC0 | r << 3 | r]); // test r, r
+        // The line of the first lane's element, which has to be read.
+        self.mask_op(ops::KMOV_TO_GPR, 0, RCX, 0, reg(mask));
+        self.a.arith_imm(4, reg(RCX), 1);
+        self.a.jump_if(Cond::Equal, apart);
+        self.vector(ops::MOVD_STORE[0], 0, index, 0, reg(RCX), None);
+        self.a.lea(RSI, Rm::Mem { base, index: Some((RCX, inst.imm)), disp: 0 });
+        self.a.scalar(true, &[0x89], RSI, reg(RDI), 0); // mov rdi, rsi
+        self.a.arith_imm(4, reg(RDI), (1 << size) - 1);
+        self.a.jump_if(Cond::NotEqual, apart);
+        self.a.scalar(true, &[0x89], RSI, reg(RDI), 0);
+        self.a.arith_imm(4, reg(RSI), -64);
+        self.a.arith_imm(4, reg(RDI), 63);
+        self.a.raw(&[0xC1, 0xE8 | RDI, size]); // shr edi, size
+        self.a.scalar(false, &[0x29], RDI, reg(RCX), 0); // sub ecx, edi
+        // Each lane's place after the beginning of the line, and the number of its line.
+        self.vector(ops::BROADCAST_GPR[0], lanes, place, 0, reg(RCX), None);
+        self.vector(ops::PSUB[0], lanes, place, index, reg(place), None);
+        let shift = |e: &mut Self, from: u8, by: u8| {
+            e.vector(ops::SHR[0], lanes, ops::SHR[0].ext, dst, reg(from), Some(by));
+        };
+        // Sets a register to the lanes of the mask for which that number, or what is left of it, is not zero.
+        let test = |e: &mut Self, to: Gpr| {
+            let mask = if run.tail { SCRATCH } else { mask };
+            if run.tail {
+                e.mask_op(ops::KAND, 1, SCRATCH, run.args[1], reg(TAIL));
+            }
+            e.a.op(ops::PTESTM[0], lanes, SCRATCH, dst, reg(dst), Extra { mask, ..Extra::default() });
+            e.mask_op(ops::KMOV_TO_GPR, 0, to, 0, reg(SCRATCH));
+            zero(e, to);
+        };
+        shift(self, place, 6 - size);
+        test(self, RDI);
+        if eights {
+            self.vector(ops::MOVZX_DQ, 2, place, 0, reg(place), None);
+        }
+        let permute = |e: &mut Self, line: i32, mask: u8, zero: bool| {
+            e.a.op(
+                ops::PERMUTE[eights as usize],
+                2,
+                dst,
+                place,
+                at(RSI, line),
+                Extra { mask, zero, ..Extra::default() },
+            );
+        };
+        self.a.jump_if(Cond::NotEqual, two);
+        permute(self, 0, mask, true);
+        self.a.jump(done);
+        self.a.bind(two);
+        shift(self, dst, 1);
+        test(self, RCX);
+        self.a.jump_if(Cond::NotEqual, apart);
+        self.mask_op(ops::KMOV_FROM_GPR, 0, SCRATCH, 0, reg(RDI));
+        permute(self, 0, mask, true);
+        permute(self, 64, SCRATCH, false);
+        self.a.jump(done);
         self.a.bind(apart);
     }
 
