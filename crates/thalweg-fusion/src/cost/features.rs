@@ -212,7 +212,7 @@ fn map(body: &Body, g: &MapGeometry, left: &mut [u64], reads: usize, f: &mut Cos
     f.calls += calls;
     f.chunks += points.div_ceil(CHUNK.max(call));
     let evaluations = |i: usize| points * counted.loads[i] as u64;
-    traffic(body, &g.accesses, (&g.extents, g.extents.len() - 1), line.as_deref(), evaluations, left, reads, f);
+    traffic(body, &g.accesses, (&g.extents, g.extents.len() - 1, line.as_deref()), evaluations, left, reads, f);
 }
 
 fn rows(body: &Body, orientation: Orientation, g: &RowGeometry, left: &mut [u64], reads: usize, f: &mut CostFeatures) {
@@ -228,7 +228,7 @@ fn rows(body: &Body, orientation: Orientation, g: &RowGeometry, left: &mut [u64]
         if body.accesses[i].per_row { rows * loads.min(1) } else { points * loads }
     };
     let first = f.traffic.len();
-    traffic(body, &g.accesses, (&g.extents, lane), None, evaluations, left, reads, f);
+    traffic(body, &g.accesses, (&g.extents, lane, None), evaluations, left, reads, f);
     let mut r = row_features(body, along, g, &counted, &f.machine);
     if along {
         // A table is filled for each run, or elements are staged for it.
@@ -320,8 +320,7 @@ fn row_features(body: &Body, along: bool, g: &RowGeometry, counted: &NodeCounts,
 fn traffic(
     body: &Body,
     all: &[AccessGeometry],
-    (extents, lane): (&[usize], usize),
-    line: Option<&[LinePattern]>,
+    (extents, lane, line): (&[usize], usize, Option<&[LinePattern]>),
     evaluations: impl Fn(usize) -> u64,
     left: &mut [u64],
     reads: usize,
