@@ -159,6 +159,28 @@ impl IndexMap {
         })
     }
 
+    /// The same map without masks of dimensions along which one index is valid: the other indices then read its elements.
+    pub fn without_single_masks(&self) -> IndexMap {
+        self.clone().with_top(|l| {
+            let Some(mask) = &mut l.mask else { return };
+            let rank = l.view.shape.rank();
+            for (i, bounds) in mask[..rank].iter_mut().enumerate() {
+                let (low, high) = *bounds;
+                if high - low == 1 {
+                    l.view.offset += low as isize * l.view.strides()[i];
+                    let mut strides = [0; MAX_RANK];
+                    strides[..rank].copy_from_slice(l.view.strides());
+                    strides[i] = 0;
+                    l.view = View::new(l.view.shape, &strides[..rank], l.view.offset);
+                    *bounds = (0, l.view.shape[i] as i64);
+                }
+            }
+            if (0..rank).all(|i| mask[i] == (0, l.view.shape[i] as i64)) {
+                l.mask = None;
+            }
+        })
+    }
+
     /// Gives the domain another shape of the same points in the same row-major order.
     pub fn reshape(mut self, shape: Shape) -> IndexMap {
         // A level that only renumbers the points adds nothing to a further reshape.
@@ -469,6 +491,29 @@ mod tests {
                 let positions: Vec<usize> = (start..points).filter_map(|p| map.position(p)).collect();
                 assert_eq!(at, positions, "{map:?} from {start}");
             }
+        }
+    }
+
+    #[test]
+    fn a_map_without_single_masks_reads_the_same_elements_and_no_others() {
+        let of = |dims: &[usize]| IndexMap::new(View::contiguous(Shape::new(dims)));
+        let maps = [
+            of(&[5, 1]).pad(&[(0, 0), (2, 3)]),
+            of(&[5, 2]).slice(&[(0, 1, 5), (1, 1, 1)]).pad(&[(0, 0), (0, 1)]).pad(&[(1, 0), (1, 0)]),
+            of(&[3, 4]).pad(&[(1, 0), (0, 2)]),
+            of(&[6, 1]).pad(&[(0, 0), (1, 1)]).reshape(Shape::new(&[2, 9])).pad(&[(0, 1), (0, 0)]),
+            of(&[1]).pad(&[(0, 3)]),
+            of(&[4, 3]),
+        ];
+        for map in maps {
+            let wide = map.without_single_masks();
+            let own: Vec<usize> = (0..map.shape().numel()).filter_map(|p| map.position(p)).collect();
+            for point in 0..map.shape().numel() {
+                let found = wide.position(point);
+                assert!(map.position(point).is_none_or(|p| found == Some(p)), "{map:?} at {point}");
+                assert!(found.is_none_or(|p| own.contains(&p)), "{map:?} at {point}: {found:?}");
+            }
+            assert!(map.shape().rank() > 1 || !wide.is_masked());
         }
     }
 

@@ -10,7 +10,7 @@ use crate::segment::Mode;
 use crate::tunable::TUNABLES;
 use std::collections::HashSet;
 use thalweg_ir::{MAX_RANK, Shape};
-use thalweg_kernel::IndexMap;
+use thalweg_kernel::{Body, IndexMap, Node, resolve};
 
 /// Reshapes the domain so that the most maps are strided; returns the shape and the maps over it. One reshape may
 /// enable another: dimensions that were merged, moved and merged again are split one after the other.
@@ -70,6 +70,24 @@ pub(crate) fn cut(domain: Shape, maps: &[IndexMap], mode: Mode) -> Vec<Vec<(usiz
     let boxes = boxes(domain, maps);
     let by_table = mode.parts_rows() && are_short(domain, &boxes);
     if by_table { vec![domain.iter().map(|&d| (0, d)).collect()] } else { boxes }
+}
+
+/// Body whose loads have no masks of dimensions along which one index is valid (a part of a `stack`), and its maps. What
+/// they give at other points is not selected there; so parts that read one element share its load.
+pub(crate) fn share_loads(body: &Body, maps: &[IndexMap]) -> (Body, Vec<IndexMap>) {
+    let is_loaded = |a: usize| body.nodes.iter().any(|n| matches!(n, Node::Load { access } if *access as usize == a));
+    let wide = |(a, map): (usize, &IndexMap)| if is_loaded(a) { map.without_single_masks() } else { map.clone() };
+    let wide: Vec<IndexMap> = maps.iter().enumerate().map(wide).collect();
+    let first =
+        |a: usize| (0..=a).find(|&b| body.accesses[b] == body.accesses[a] && wide[b] == wide[a] && is_loaded(b));
+    let mut body = body.clone();
+    for node in &mut body.nodes {
+        if let Node::Load { access } = node {
+            *access = first(*access as usize).expect("it is loaded itself") as u16;
+        }
+    }
+    let (body, kept) = resolve(&body, &vec![None; maps.len()]);
+    (body, kept.iter().map(|&a| wide[a].clone()).collect())
 }
 
 /// Boxes that cover the domain, `(start, length)` per dimension, in each of which no map's mask changes. One box if
