@@ -159,7 +159,7 @@ impl IndexMap {
         })
     }
 
-    /// The same map without masks of dimensions along which one index is valid: the other indices then read its elements.
+    /// Map without the masks of dimensions along which one index is valid: the other indices then read its elements.
     pub fn without_single_masks(&self) -> IndexMap {
         self.clone().with_top(|l| {
             let Some(mask) = &mut l.mask else { return };
