@@ -74,7 +74,7 @@ pub(crate) fn cut(domain: Shape, maps: &[IndexMap], mode: Mode) -> Vec<Vec<(usiz
 
 /// Body whose loads have no masks of dimensions along which one index is valid (a part of a `stack`), and its maps. What
 /// they give at other points is not selected there; so parts that read one element share its load.
-pub(crate) fn share_loads(body: &Body, maps: &[IndexMap]) -> (Body, Vec<IndexMap>) {
+pub(crate) fn join_loads(body: &Body, maps: &[IndexMap]) -> (Body, Vec<IndexMap>) {
     let is_loaded = |a: usize| body.nodes.iter().any(|n| matches!(n, Node::Load { access } if *access as usize == a));
     let wide = |(a, map): (usize, &IndexMap)| if is_loaded(a) { map.without_single_masks() } else { map.clone() };
     let wide: Vec<IndexMap> = maps.iter().enumerate().map(wide).collect();

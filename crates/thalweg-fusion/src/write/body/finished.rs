@@ -124,7 +124,7 @@ impl Writer<'_> {
         let boxes = boxes::cut(domain, &maps, self.ix.seg.mode);
         if boxes.len() == 1 {
             let by_table = self.ix.seg.mode.parts_rows() && maps.iter().any(IndexMap::is_masked);
-            let (body, maps) = if by_table { boxes::share_loads(&body, &maps) } else { (body, maps) };
+            let (body, maps) = if by_table { boxes::join_loads(&body, &maps) } else { (body, maps) };
             let (body, geometry) = lay_out(body, domain, &maps);
             return (Kernel::Map(body), Geometry::Map(geometry));
         }
