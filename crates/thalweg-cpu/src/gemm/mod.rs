@@ -19,7 +19,7 @@
 //!
 //! `microkernels` selects the micro-kernels, emitted (`isa/gemm.rs`) or portable; `pack` packs factors into panels;
 //! `blocking` chooses the block sizes, `blocked` runs them; `gemv` and `gemv_dots` run products with one row or column,
-//! or a few; `steps` runs blocks of terms in tile registers; `traffic` counts their memory traffic. docs/cpu-emitter.md has an example.
+//! or a few; `single_tile` runs batches of small products; `steps` runs blocks of terms in tile registers; `traffic` counts their memory traffic. docs/cpu-emitter.md has an example.
 
 mod blocked;
 mod blocking;
@@ -30,6 +30,7 @@ pub(crate) mod microkernels;
 mod pack;
 mod portable;
 mod scratch;
+mod single_tile;
 mod steps;
 mod task;
 #[cfg(test)]
@@ -44,6 +45,7 @@ use grid::At;
 pub use grid::{Grid, Limit};
 use microkernels::Kernels;
 use pack::Strided;
+use single_tile::SingleTiles;
 use std::any::TypeId;
 use std::ops::Range;
 use thalweg_ir::DType;
@@ -407,6 +409,15 @@ unsafe fn typed<T: Scheme>(c: &Gemm<'_>, isa: Choice, threads: &Threads) {
     // SAFETY: the caller's promise.
     let one = |batch: usize, threads: &Threads| unsafe { one::<T>(c, batch, isa, each, threads) };
     let helpers = threads.for_work(each * batches as f64);
+    if batches > 1
+        && let Some(tiles) = SingleTiles::new(c, Product::<T>::new(c, first, isa, each))
+    {
+        let grain = (batches / (4 * helpers)).max(1);
+        return threads.run(batches, grain, each * batches as f64, |range| {
+            // SAFETY: the caller's promise.
+            range.for_each(|batch| unsafe { tiles.run(first + batch) });
+        });
+    }
     if batches >= 2 * helpers {
         // Enough products for all threads: each product runs on one thread.
         let alone = Threads::new(1, f64::INFINITY);
