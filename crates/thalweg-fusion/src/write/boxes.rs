@@ -8,6 +8,7 @@
 
 use crate::segment::Mode;
 use crate::tunable::TUNABLES;
+use rustc_hash::FxHashMap;
 use std::collections::HashSet;
 use thalweg_ir::{MAX_RANK, Shape};
 use thalweg_kernel::{Body, IndexMap, Node, resolve};
@@ -75,15 +76,14 @@ pub(crate) fn cut(domain: Shape, maps: &[IndexMap], mode: Mode) -> Vec<Vec<(usiz
 /// Body whose loads have no masks of dimensions along which one index is valid (a part of a `stack`), and its maps. What
 /// they give at other points is not selected there; so parts that read one element share its load.
 pub(crate) fn join_loads(body: &Body, maps: &[IndexMap]) -> (Body, Vec<IndexMap>) {
-    let is_loaded = |a: usize| body.nodes.iter().any(|n| matches!(n, Node::Load { access } if *access as usize == a));
-    let wide = |(a, map): (usize, &IndexMap)| if is_loaded(a) { map.without_single_masks() } else { map.clone() };
-    let wide: Vec<IndexMap> = maps.iter().enumerate().map(wide).collect();
-    let first =
-        |a: usize| (0..=a).find(|&b| body.accesses[b] == body.accesses[a] && wide[b] == wide[a] && is_loaded(b));
+    let wide = |(map, is_loaded): (&IndexMap, bool)| if is_loaded { map.without_single_masks() } else { map.clone() };
+    let wide: Vec<IndexMap> = maps.iter().zip(body.loaded()).map(wide).collect();
+    let mut first = FxHashMap::default();
     let mut body = body.clone();
     for node in &mut body.nodes {
         if let Node::Load { access } = node {
-            *access = first(*access as usize).expect("it is loaded itself") as u16;
+            let a = *access as usize;
+            *access = *first.entry((body.accesses[a], &wide[a])).or_insert(*access);
         }
     }
     let (body, kept) = resolve(&body, &vec![None; maps.len()]);
