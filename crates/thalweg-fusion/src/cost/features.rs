@@ -195,7 +195,9 @@ fn map(body: &Body, g: &MapGeometry, left: &mut [u64], reads: usize, f: &mut Cos
     let inner = *g.extents.last().expect("a domain has a dimension") as u64;
     let outer = dims::rows_of_calls(&g.extents).map_or(1, |d| g.extents[d] as u64);
     let mapped = body.accesses.iter().any(|a| a.class == AccessClass::Mapped);
-    let line = narrow::narrow(body, &g.extents, |a| &g.accesses[a].strides);
+    // A device whose lanes take points of several runs processes them as they are.
+    let joins_rows = f.machine.least_run > 1;
+    let line = joins_rows.then(|| narrow::narrow(body, &g.extents, |a| &g.accesses[a].strides)).flatten();
     let (run, call) = if mapped {
         (inner.min(f.machine.table_points), inner.min(f.machine.table_points))
     } else if line.is_some() {
@@ -232,10 +234,8 @@ fn rows(body: &Body, orientation: Orientation, g: &RowGeometry, left: &mut [u64]
     let mut r = row_features(body, along, g, &counted, &f.machine);
     if along {
         // A table is filled for each run, or elements are staged for it.
-        r.calls += r.calls
-            * TABLE_CALLS
-            * f.traffic[first..].iter().filter(|t| matches!(t.access, AccessKind::Mapped | AccessKind::Close)).count()
-                as u64;
+        let by_table = |t: &&Traffic| matches!(t.access, AccessKind::Mapped | AccessKind::Close);
+        r.calls += r.calls * TABLE_CALLS * f.traffic[first..].iter().filter(by_table).count() as u64;
     }
     let lanes = order::LANES as u64;
     let passes = counted.passes as u64;
