@@ -23,8 +23,8 @@ pub const MAX_TABLE_POINTS: usize = 2048;
 /// bytes of its elements: half of the private caches.
 pub const REPACKED: (usize, usize) = (16, PRIVATE_CACHE / 2);
 
-/// Maximum distance in bytes of elements that the lanes of a vector read through a table of positions by permutations: of
-/// two cache lines, one at least is among them wherever the first element is.
+/// Maximum distance in bytes of elements that the lanes of a vector read through a table of positions by permutations of
+/// two consecutive cache lines: that of the last element of the second line, where the first element is last in the first.
 pub const CLOSE_BYTES: usize = 64;
 
 /// Returns the parameters of this module for the planner. A process whose tunables are drawn at random (a test mode)

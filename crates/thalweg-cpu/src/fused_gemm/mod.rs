@@ -132,13 +132,8 @@ impl ContractionProgram {
         let blocks = [0, 1]
             .map(|n| move |block: Block, to: *mut u8, pitch: usize| level.block(n, block.batch, 0, block, to, pitch));
         let (grids, bytes) = level.grids(0..g.batches(), self.isa);
-        let factor = |n: usize| match level.in_memory(n, 0, 0) {
-            Some(Factor::Strided { first, line, term, .. }) => {
-                let batch = p.batch.iter().map(|d| if n == 0 { d.1 } else { d.2 }).collect();
-                Factor::Strided { first, batch, line, term }
-            }
-            _ => level.computed(n, &blocks[n], grids[n].as_ref()),
-        };
+        let factor =
+            |n: usize| level.all_in_memory(n).unwrap_or_else(|| level.computed(n, &blocks[n], grids[n].as_ref()));
         let finish = |tile: Tile| {
             let after = level.epilogue.as_ref().expect("a tile has an epilogue");
             let of = Rectangle { batch: tile.batch, rows: tile.rows, columns: tile.columns };
@@ -146,19 +141,9 @@ impl ContractionProgram {
             // SAFETY: the tile belongs to this thread, and its body only reads it.
             unsafe { after.job.run(&of, &[near]) }
         };
-        let product = gemm::Gemm {
-            numbers: Numbers { bytes, ..numbers(&self.kernel) },
-            batch: p.batch.iter().map(|d| d.0).collect(),
-            products: 0..g.batches(),
-            m: p.m,
-            n: p.n,
-            k: p.k,
-            whole_m: p.m,
-            left: factor(0),
-            right: factor(1),
-            finish: if level.epilogue.is_some() { Finish::Tiles(&finish) } else { Finish::Store(store) },
-        };
-        gemm::run(&product, self.isa, &self.threads);
+        let finish = if level.epilogue.is_some() { Finish::Tiles(&finish) } else { Finish::Store(store) };
+        let numbers = Numbers { bytes, ..numbers(&self.kernel) };
+        gemm::run(&whole(p, 0..g.batches(), numbers, [factor(0), factor(1)], finish), self.isa, &self.threads);
     }
 
     /// Runs products in groups as large as a memory budget allows: packs the B operands of a group, then runs its
@@ -347,6 +332,18 @@ impl Program for ContractionProgram {
 /// Returns the producer GEMM from which operand A is computed; `None` if there is none.
 fn inner_of(c: &Contraction) -> Option<&Inner> {
     c.factors[0].as_ref().and_then(|f| f.inner.as_deref())
+}
+
+/// Whole products of a batch.
+fn whole<'a>(
+    p: &MatmulGeometry,
+    products: Range<usize>,
+    numbers: Numbers,
+    [left, right]: [Factor<'a>; 2],
+    finish: Finish<'a>,
+) -> gemm::Gemm<'a> {
+    let batch = p.batch.iter().map(|d| d.0).collect();
+    gemm::Gemm { numbers, batch, products, m: p.m, n: p.n, k: p.k, whole_m: p.m, left, right, finish }
 }
 
 /// Estimated nanoseconds of some products of a batch, each with its producer GEMM if it has one.

@@ -19,6 +19,20 @@ use thalweg_runtime::Buffer;
 /// Engine and thread pool that run the GEMMs of a block of rows.
 pub(super) type Engine<'a> = (Choice, &'a Threads);
 
+/// Copies a tile's accumulators, of `size` bytes each, to their places in a dense matrix of `n` columns at `to`.
+///
+/// # Safety
+/// They are readable, there is space for them, and nobody else uses it.
+pub(super) unsafe fn copy_tile(tile: &Tile, size: usize, n: usize, to: *mut u8) {
+    for (i, row) in tile.rows.clone().enumerate() {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let to = to.wrapping_add((row * n + tile.columns.start) * size);
+            to.copy_from_nonoverlapping(tile.sums.wrapping_add(i * tile.lead * size), tile.columns.len() * size);
+        }
+    }
+}
+
 /// Source of a matrix operand (A or B).
 pub(super) enum Source<'a> {
     Memory(&'a Buffer),
@@ -201,6 +215,20 @@ impl Level<'_> {
         Some(Factor::Strided { first, batch: vec![], line, term })
     }
 
+    /// Returns operand `n` of all products of the batch as strided matrices; `None` if it is not in memory.
+    pub(super) fn all_in_memory<'f>(&self, n: usize) -> Option<Factor<'f>> {
+        let batch = self.batch_strides(n);
+        self.in_memory(n, 0, 0).map(|factor| match factor {
+            Factor::Strided { first, line, term, .. } => Factor::Strided { first, batch, line, term },
+            other => other,
+        })
+    }
+
+    /// Returns the strides of operand `n` along the batch dimensions, in elements.
+    pub(super) fn batch_strides(&self, n: usize) -> Vec<isize> {
+        self.product.batch.iter().map(|d| if n == 0 { d.1 } else { d.2 }).collect()
+    }
+
     /// Returns the memory layout of operand `n` of these products, if its body only copies elements without conversion.
     fn grid(&self, n: usize, batches: Range<usize>) -> Option<Grid> {
         self.lying(n, batches).filter(|grid| grid.dtype == self.dtype)
@@ -263,16 +291,8 @@ impl Level<'_> {
     pub(super) fn sums(&self, of: &Rows, left: Option<Factor<'_>>, to: *mut u8, (isa, alone): Engine<'_>) {
         let to = Shared(to);
         let (dtype, n) = (accumulator(self.dtype), of.columns);
-        let copy = |tile: Tile| {
-            for (i, row) in tile.rows.clone().enumerate() {
-                let size = dtype.size();
-                // SAFETY: each tile has its own region in `to`, which has space for all rows.
-                unsafe {
-                    let to = to.get().add((row * n + tile.columns.start) * size);
-                    to.copy_from_nonoverlapping(tile.sums.add(i * tile.lead * size), tile.columns.len() * size);
-                }
-            }
-        };
+        // SAFETY: each tile has its own region in `to`, which has space for all rows.
+        let copy = |tile: Tile| unsafe { copy_tile(&tile, dtype.size(), n, to.get()) };
         let finish = if dtype == self.dtype { Finish::Store(to.get()) } else { Finish::Tiles(&copy) };
         self.run(of, left, finish, (isa, alone));
     }

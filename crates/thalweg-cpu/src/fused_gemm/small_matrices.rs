@@ -1,13 +1,13 @@
-//! Small products in groups, whose bodies need no whole rows: covariances, small attention-like scores, gradients of both.
+//! Small products in groups whose bodies need no whole rows: covariances, layers of a few units, gradients of both.
 //!
 //! In: a contraction with computed factors or an epilogue. Out: its results. A launch of a body takes 1 to 2 µs, as long
 //! as a product of 16 rows, columns and terms. So the factors of a group of consecutive products are computed by one launch
 //! each, into scratch memory, the accumulators of the group are stored there, and one launch of the epilogue reads them.
 
 use super::compiled_bodies::Near;
-use super::product::{Level, Source};
+use super::product::{Level, Source, copy_tile};
 use super::small_products::GroupBody;
-use super::{ContractionProgram, estimate_ns, numbers, with_scratch};
+use super::{ContractionProgram, estimate_ns, numbers, whole, with_scratch};
 use crate::gemm::{self, Block, Factor, Finish, Numbers, Tile};
 use crate::simd::Shared;
 use crate::tunable::TUNABLES;
@@ -108,14 +108,9 @@ impl ContractionProgram {
             with_scratch(room, |[left, right, sums]| {
                 let scratch = [left, right];
                 let factor = |n: usize| {
-                    let strides = || p.batch.iter().map(|d| if n == 0 { d.1 } else { d.2 }).collect();
                     let Some(made) = &made[n] else {
-                        return match level.in_memory(n, 0, 0) {
-                            Some(Factor::Strided { first, line, term, .. }) => {
-                                Factor::Strided { first, batch: strides(), line, term }
-                            }
-                            _ => level.computed(n, &blocks[n], grids[n].as_ref()),
-                        };
+                        let copied = || level.computed(n, &blocks[n], grids[n].as_ref());
+                        return level.all_in_memory(n).unwrap_or_else(copied);
                     };
                     let (at, numbers, [rows, columns]) = (scratch[n], made.matrices.numbers(&products), made.sizes);
                     let near = Near { operand: made.operand, at, pitch: columns, dtype: c.dtype };
@@ -124,38 +119,21 @@ impl ContractionProgram {
                     let first = at.wrapping_sub(numbers.start * rows * columns * size).cast_const();
                     let (row, column) = (columns as isize, 1);
                     let (line, term) = if level.terms_last(n) { (row, column) } else { (column, row) };
-                    Factor::Held { first, batch: strides(), line, term }
+                    Factor::Held { first, batch: level.batch_strides(n), line, term }
                 };
                 let to = Shared(sums.wrapping_sub(products.start * matrix));
                 let copy = |tile: Tile| {
-                    let (rows, columns) = (tile.rows.clone(), tile.columns.clone());
-                    for (i, row) in rows.enumerate() {
-                        let at = ((tile.batch * p.m + row) * p.n + columns.start) * carried.size();
-                        let from = tile.sums.wrapping_add(i * tile.lead * carried.size());
-                        // SAFETY: each tile has its own elements of the scratch memory.
-                        unsafe {
-                            let to = to.get().wrapping_add(at);
-                            to.copy_from_nonoverlapping(from, columns.len() * carried.size());
-                        }
-                    }
+                    let to = to.get().wrapping_add(tile.batch * matrix);
+                    // SAFETY: each tile has its own elements of the scratch memory.
+                    unsafe { copy_tile(&tile, carried.size(), p.n, to) }
                 };
                 let finish = match &after {
                     None => Finish::Store(store.get()),
                     Some(_) if carried == c.dtype => Finish::Store(to.get()),
                     Some(_) => Finish::Tiles(&copy),
                 };
-                let product = gemm::Gemm {
-                    numbers: Numbers { bytes, ..numbers(c) },
-                    batch: p.batch.iter().map(|d| d.0).collect(),
-                    products: products.clone(),
-                    m: p.m,
-                    n: p.n,
-                    k: p.k,
-                    whole_m: p.m,
-                    left: factor(0),
-                    right: factor(1),
-                    finish,
-                };
+                let numbers = Numbers { bytes, ..numbers(c) };
+                let product = whole(p, products.clone(), numbers, [factor(0), factor(1)], finish);
                 gemm::run(&product, self.isa, &self.alone);
                 if let Some((operand, body)) = &after {
                     let near = Near { operand: *operand, at: sums, pitch: p.n, dtype: carried };
