@@ -39,6 +39,7 @@ pub fn machine() -> Machine {
         least_run: 4,
         repacked: (REPACKED.0 as u64, REPACKED.1 as u64),
         close_bytes: CLOSE_BYTES as u64,
+        merged_nodes: 0,
     }
 }
 

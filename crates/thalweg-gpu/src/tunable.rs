@@ -71,8 +71,13 @@ thalweg_ir::tunables! {
         /// Divisor of the chip's number of threads; the quotient is the minimum number of threads of a vectorized map.
         /// Threads of smaller maps take one point each: the latency of one point bounds such maps.
         vector_divisor: 16, in 16..=1 << 20,
-        /// Minimum number of vectors for each thread of the chip at which a thread of a map takes two.
+        /// Maximum percentage of accesses without aligned vectors at which a thread of a map takes neighbouring
+        /// points.
+        max_scattered_percent: 16, in 0..=100,
+        /// Minimum number of vectors for each thread of the chip at which a thread of a map takes several.
         min_two_vectors: 4, in 0..=4,
+        /// Maximum number of nodes of a body that computes several boxes of a map at each point.
+        max_merged_nodes: 160, in 0..=8,
         /// Minimum number of points per multiprocessor at which the blocks of a map cover tiles.
         min_tiled_map: 128, in 0..=1,
         /// Minimum extent of both dimensions of a tiled map (of the innermost one in vectors).

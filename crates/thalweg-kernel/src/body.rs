@@ -425,6 +425,18 @@ impl Node {
         }
     }
 
+    /// Copy of the node in which the access that it reads through, if any, is replaced by `number` of it.
+    pub fn with_access(mut self, number: impl Fn(u16) -> u16) -> Node {
+        if let Node::Load { access }
+        | Node::Index { access, .. }
+        | Node::Valid { access }
+        | Node::Gather { access, .. } = &mut self
+        {
+            *access = number(*access);
+        }
+        self
+    }
+
     /// Copy of the node in which each argument is replaced by `place` of it.
     pub fn with_args(mut self, place: impl Fn(NodeId) -> NodeId) -> Node {
         match &mut self {

@@ -11,6 +11,7 @@ pub mod dims;
 mod geometry;
 mod index;
 mod machine;
+mod merged;
 pub mod monoid;
 pub mod narrow;
 mod online;
@@ -43,6 +44,7 @@ pub use geometry::{
 };
 pub use index::{Bordered, Bound, IndexMap, Positions};
 pub use machine::Machine;
+pub use merged::merged;
 pub use online::{
     BlockResult, LOWER, OnlineFold, OnlinePasses, Rate, Rescaling, Shift, chosen, online_passes, with_lower_moments,
 };
@@ -51,7 +53,7 @@ pub use phases::{BufferCombined, BufferScan, Phase, Phases, phases};
 pub use reciprocal::reciprocals;
 pub use repeated::repeated;
 pub use residence::Residence;
-pub use rewrite::{expand, reading, resolve, widen, widen_sums};
+pub use rewrite::{expand, join, reading, resolve, widen, widen_sums};
 pub use traffic::{AccessPattern, Moved, Nest, Stream};
 pub use turn::turn;
 pub use weights::{Once, Weights, weights};

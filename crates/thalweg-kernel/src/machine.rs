@@ -26,12 +26,15 @@ pub struct Machine {
     /// Maximum distance in bytes of elements that the lanes of a vector read through a table of positions as fast as a
     /// permutation: some lines of a cache. 0 for a device that gathers them.
     pub close_bytes: u64,
+    /// Maximum number of nodes of a body that computes several boxes of a map at each point ([`merged`](crate::merged())).
+    /// 0 for a device that computes one box after the other.
+    pub merged_nodes: usize,
 }
 
 impl Machine {
     /// Facts of a GPU, where neighbouring lanes may take points of different runs.
     pub fn gpu() -> Machine {
-        Machine { least_run: 1, repacked: (0, 0), close_bytes: 0, ..Machine::default() }
+        Machine { least_run: 1, repacked: (0, 0), close_bytes: 0, merged_nodes: 160, ..Machine::default() }
     }
 }
 
@@ -47,6 +50,7 @@ impl Default for Machine {
             least_run: 4,
             repacked: (16, 256 << 10),
             close_bytes: 64,
+            merged_nodes: 0,
         }
     }
 }

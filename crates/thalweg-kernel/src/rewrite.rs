@@ -1,6 +1,6 @@
 //! Body transformations: lowering to native operations, specialization to part of a domain, widening to f32.
 
-use crate::{Body, BodyBuilder, Node, NodeId};
+use crate::{Access, Body, BodyBuilder, Node, NodeId, Store};
 use thalweg_ir::element::{Build, Expr};
 use thalweg_ir::{DType, ElementOp};
 
@@ -80,18 +80,32 @@ pub fn resolve(body: &Body, inside: &[Option<bool>]) -> (Body, Vec<usize>) {
     out.stores.iter().for_each(|s| used[s.access as usize] = true);
     let kept: Vec<usize> = (0..used.len()).filter(|&a| used[a]).collect();
     let number = |a: u16| kept.iter().position(|&k| k == a as usize).expect("a used access is kept") as u16;
-    for n in &mut out.nodes {
-        if let Node::Load { access }
-        | Node::Index { access, .. }
-        | Node::Valid { access }
-        | Node::Gather { access, .. } = n
-        {
-            *access = number(*access);
-        }
-    }
+    out.nodes.iter_mut().for_each(|n| *n = n.with_access(number));
     out.stores.iter_mut().for_each(|s| s.access = number(s.access));
     out.accesses = kept.iter().map(|&a| out.accesses[a]).collect();
     (out, kept)
+}
+
+/// Body that computes what two bodies of a map compute at the same point: stores of the first, then those of the second.
+/// `number` gives the access of `accesses` that an access of the second body becomes; those of the first come first.
+/// Equal nodes are computed once.
+pub fn join(first: &Body, second: &Body, accesses: Vec<Access>, number: &dyn Fn(u16) -> u16) -> Body {
+    let mut b = BodyBuilder::like(first);
+    b.body.accesses = accesses;
+    b.body.operands = first.operands.max(second.operands);
+    b.body.scalars = first.scalars.max(second.scalars);
+    let mut stores = vec![];
+    for (body, is_second) in [(first, false), (second, true)] {
+        let number = |access| if is_second { number(access) } else { access };
+        let mut place: Vec<NodeId> = Vec::with_capacity(body.nodes.len());
+        for node in &body.nodes {
+            place.push(b.node(node.with_access(number).with_args(|a| place[a.index()])));
+        }
+        let placed = |s: &Store| Store { node: place[s.node.index()], access: number(s.access), combine: s.combine };
+        stores.extend(body.stores.iter().map(placed));
+    }
+    b.body.stores = stores;
+    b.finish()
 }
 
 /// Body for another dtype of a read operand: loads are converted to the dtype that the body was written for.

@@ -10,7 +10,7 @@ use serde::Serialize;
 use thalweg_ir::{DType, ScatterOp, Shape, View};
 use thalweg_kernel::{
     Access, AccessClass, AccessGeometry, Body, Computed, Geometry, IndexMap, Kernel, Machine, MapGeometry, Node,
-    Orientation, RowGeometry, ScatterGeometry, dims, narrow, narrow::LinePattern, order, repeated,
+    Orientation, RowGeometry, ScatterGeometry, dims, merged, narrow, narrow::LinePattern, order, repeated,
 };
 
 /// Bytes of a cache line.
@@ -156,7 +156,13 @@ fn add(kernel: &Kernel, geometry: &Geometry, left: &mut [u64], reads: usize, f: 
         (Kernel::Map(body), Geometry::Map(g)) => map(body, g, left, reads, f),
         (Kernel::Boxes(bodies), Geometry::Boxes(all)) => {
             f.boxes = bodies.len() as u32;
-            bodies.iter().zip(all).for_each(|(b, g)| map(b, g, left, reads, f));
+            if f.machine.merged_nodes == 0 {
+                bodies.iter().zip(all).for_each(|(b, g)| map(b, g, left, reads, f));
+                return;
+            }
+            let all = merged(bodies, all, &|nodes| nodes <= f.machine.merged_nodes);
+            f.boxes = all.len() as u32;
+            all.iter().for_each(|(b, g)| map(b, g, left, reads, f));
         }
         (Kernel::Rows { body, orientation }, Geometry::Rows(g)) => rows(body, *orientation, g, left, reads, f),
         (Kernel::Contraction(c), Geometry::Contraction(g)) => contraction::contraction(c, g, left, reads, f),

@@ -4,6 +4,7 @@
 #![cfg(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
 
 mod arrays;
+mod boxes;
 mod by_blocks;
 mod cold_start;
 mod contractions;

@@ -1,16 +1,16 @@
 //! Lowering of maps: how many points a thread takes, and whether blocks cover two-dimensional tiles.
 
-use crate::body::gathers;
+use crate::body::{gathers, wanted};
 use crate::kernels::Skeleton;
 use crate::kernels::map::params::{MapArguments, TilesArguments};
 use crate::kernels::map::{self, MapClass, Tile};
 use crate::kernels::plan::{Draft, Plan, blocks};
 use crate::operands::{BodyArguments, needs};
-use crate::space::{Addressing, Space, divisor};
+use crate::space::{Addressing, Inner, Space, divisor};
 use crate::target::{Chip, Target};
 use crate::traffic;
 use crate::tunable::TUNABLES;
-use thalweg_kernel::{Access, Body, MapGeometry, expand, widen};
+use thalweg_kernel::{Access, Body, MapGeometry, expand, merged, widen};
 
 /// Maximum number of neighbouring points that a thread of a map takes: fewer for large bodies, whose arithmetic needs
 /// the registers.
@@ -18,10 +18,10 @@ fn most_lanes(body: &Body) -> usize {
     if TUNABLES.max_eight_lane_nodes.admits(body.nodes.len()) { 8 } else { 2 }
 }
 
-/// Adds a launch for each of a kernel's boxes.
+/// Adds the launches of a kernel's boxes.
 pub fn add_boxes(plan: &mut Plan, bodies: &[Body], boxes: &[MapGeometry], target: &dyn Target) {
-    assert_eq!(bodies.len(), boxes.len(), "one geometry a box");
-    bodies.iter().zip(boxes).for_each(|(b, g)| add_map(plan, b, g, target));
+    let all = merged(bodies, boxes, &|nodes| TUNABLES.max_merged_nodes.admits(nodes));
+    all.iter().for_each(|(b, g)| add_map(plan, b, g, target));
 }
 
 /// Adds the launch of a map to a plan.
@@ -39,6 +39,9 @@ pub fn add_map(plan: &mut Plan, body: &Body, geometry: &MapGeometry, target: &dy
     if space.class.lanes > 1 && few.side(of_lanes < threads / few.get()) {
         space = laid_out(1);
     }
+    if space.class.lanes > 1 && is_scattered(body, &space) {
+        space = laid_out(1);
+    }
     let points = space.row();
     let vectors = points / space.class.lanes as usize;
     let tile = tile(body, &space, chip);
@@ -48,7 +51,8 @@ pub fn add_map(plan: &mut Plan, body: &Body, geometry: &MapGeometry, target: &dy
         vectors: match tile {
             Some(_) if TUNABLES.max_repeated_nodes.admits(body.nodes.len()) => 4,
             Some(_) => 1,
-            None => 1 + u8::from(TUNABLES.min_two_vectors.reached_by(vectors / threads)),
+            None if !TUNABLES.min_two_vectors.reached_by(vectors / threads) => 1,
+            None => vectors_of_thread(body, &space),
         },
         tile: tile.map(|t| t.0),
         space: space.class.clone(),
@@ -70,6 +74,37 @@ pub fn add_map(plan: &mut Plan, body: &Body, geometry: &MapGeometry, target: &dy
     plan.stages.push(Draft::new(kernel, [count, 1, 1], map::BLOCK, 0, arguments));
     needs(&mut plan.needs, body, &geometry.accesses);
 }
+
+/// Whether lanes would scatter loads and stores: many accesses have no aligned vectors, so that the lanes of a thread
+/// read neighbouring elements one by one, and each load of a warp touches as many cache lines as there are lanes. One
+/// point a thread reads them with one or two lines a load.
+fn is_scattered(body: &Body, space: &Space) -> bool {
+    let lane = space.extents.len() - 1;
+    let (mut vectors, mut scattered) = (0, 0);
+    for (k, access) in body.accesses.iter().enumerate().filter(|(_, access)| access.operand.is_some()) {
+        let step = space.steps[k].1[lane].unsigned_abs() * access.dtype.size();
+        match space.class.addressing[k] {
+            Addressing::Strided { vector: true, .. } => vectors += 1,
+            Addressing::Strided { inner: Inner::Unit | Inner::Any, .. } if step <= 64 => scattered += 1,
+            _ => {}
+        }
+    }
+    scattered > 0 && !TUNABLES.max_scattered_percent.admits(100 * scattered / (vectors + scattered))
+}
+
+/// Number of vectors of a thread with enough points: more where a vector is one element, as long as registers hold what
+/// is loaded.
+fn vectors_of_thread(body: &Body, space: &Space) -> u8 {
+    let loads = wanted(body).iter().filter(|w| w.load).count();
+    match space.class.lanes {
+        1 if 4 * loads <= MAX_LOADED => 4,
+        1 if 2 * loads > MAX_LOADED => 1,
+        _ => 2,
+    }
+}
+
+/// Maximum number of elements that a thread holds in registers before it computes.
+const MAX_LOADED: usize = 32;
 
 /// Returns the tile of a map's blocks and the extent of the tile's outer dimension, if an operand is contiguous along
 /// this dimension instead of the innermost. `None` if there is no such operand, or the domain is so small that its
