@@ -2,8 +2,9 @@
 //!
 //! In: the classes of the components. Out: a source with one function, `group`. Its argument is a table (for each
 //! component its first block, its class, and the index of its first argument word), followed by the argument words of
-//! all components. A block finds its component in the table, and runs like a block of that component alone. The source
-//! has each class once, whatever the number and sizes of components.
+//! all components. A block finds its component in the table, and runs like a block of that component alone. The first
+//! component has most blocks, so these ask the table once. The source has each class once, whatever the number and sizes
+//! of components.
 
 use super::Source;
 use std::fmt::Write;
@@ -49,12 +50,15 @@ pub fn source(class: &GroupClass) -> String {
         out,
         r#"
 extern "C" __global__ void __launch_bounds__({block}) group(THALWEG_PARAMETER({words})) {{
-  begin();
   u32 part = 0;
-  for (u32 end = (u32)a.w[0]; end - part > 1;) {{
-    const u32 middle = (part + end) / 2;
-    if ((u32)a.w[1 + middle] <= blockIdx.x) part = middle; else end = middle;
+  if ((u32)a.w[2] <= blockIdx.x) {{
+    part = 1;
+    for (u32 end = (u32)a.w[0]; end - part > 1;) {{
+      const u32 middle = (part + end) / 2;
+      if ((u32)a.w[1 + middle] <= blockIdx.x) part = middle; else end = middle;
+    }}
   }}
+  begin();
   const u64 part_head = a.w[1 + part];
   const u32 part_block = blockIdx.x - (u32)part_head, part_words = (u32)(part_head >> 32) & 0xfffff;
   switch ((u32)(part_head >> 52)) {{

@@ -86,11 +86,13 @@ params! {
 }
 
 /// Adds one launch for all of these drafts; a single draft is added unchanged.
-fn finish(plan: &mut Plan, drafts: Vec<Draft>, mut parts: Vec<Arc<Skeleton>>, most: usize) {
+fn finish(plan: &mut Plan, mut drafts: Vec<Draft>, mut parts: Vec<Arc<Skeleton>>, most: usize) {
     if drafts.len() < 2 {
         plan.stages.extend(drafts);
         return;
     }
+    // The largest component first: its blocks find it at once, and the small ones run beside its last blocks.
+    drafts.sort_by_key(|draft| std::cmp::Reverse(draft.grid[0]));
     parts.sort_by_cached_key(|part| part.rank());
     let block = drafts[0].block;
     let count = drafts.len();
