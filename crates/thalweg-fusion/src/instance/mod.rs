@@ -218,7 +218,8 @@ impl Worker<'_> {
                 if nothing && indices.is_none_or(|(_, v)| ix.shape(v).numel() == 0) {
                     return Ok(None);
                 }
-                opaque(ix, (stores, operands), kernel_index, slot, self.stored, self.classes).map(Some)
+                opaque(ix, (stores, operands), kernel_index, slot, self.stored, self.classes)
+                    .map(|(step, _)| Some(step))
             }
             KernelPlan::Group { .. } => unreachable!("a part has no parts"),
         }

@@ -299,14 +299,15 @@ impl<'f, 'a> Kernels<'f, 'a> {
                     ValueId::Op(i) => Slot::Buffer(i),
                 };
                 let bytes: Vec<usize> = written.iter().map(|&s| ix.bytes(ValueId::Op(s))).collect();
-                let step = opaque(ix, (written, operands), 0, &slot, &is_stored, &self.classes)?;
+                let (step, computed) = opaque(ix, (written, operands), 0, &slot, &is_stored, &self.classes)?;
                 let features = self.costs.features(&step.kernel, &step.geometry, &step.touched, &bytes);
                 let inputs = step.operands.iter().filter_map(|s| match s {
                     Slot::Input(i) => Some(*i),
                     Slot::Buffer(_) => None,
                 });
                 let (time, inputs) = (self.costs.time(&features, footprint), inputs.collect());
-                Ok(Kernel { stores: stores.to_vec(), candidate, time, inputs, again: vec![] })
+                let again = facts.recomputed_ops(&computed, |_| false)?;
+                Ok(Kernel { stores: stores.to_vec(), candidate, time, inputs, again })
             }
             KernelPlan::Contraction { products, stores: points, row_stores, .. } => {
                 let wanted = Wanted { products: *products, stores: points, row_stores };

@@ -19,7 +19,8 @@ use thalweg_kernel::{
 };
 
 /// Launch of an opaque operation that writes `stores` (several are results of one call) and whose operands are views of
-/// `viewed`; or the rule that it breaks.
+/// `viewed`; or the rule that it breaks. Also returns the operations that the launch computes for its operands, each with
+/// its number of points, once per map.
 pub(crate) fn opaque(
     ix: &Indexed<'_>,
     (stores, viewed): (&[usize], &[ValueId]),
@@ -27,9 +28,9 @@ pub(crate) fn opaque(
     slot: &dyn Fn(ValueId) -> Slot,
     stored: &dyn Fn(usize) -> bool,
     classes: &ScalarClasses,
-) -> Result<Step, Rule> {
+) -> Result<(Step, Vec<(usize, usize)>), Rule> {
     let op = stores[0];
-    let mut o = Operands { slots: vec![], touched: vec![], scalars: vec![], read: vec![] };
+    let mut o = Operands { slots: vec![], touched: vec![], scalars: vec![], read: vec![], computed: vec![] };
     let read = o.all(ix, (op, viewed), slot, stored, classes)?;
     let first_write = o.slots.len();
     let dtype = ix.dtype(ix.tensors(op).next().expect("it has an operand").1);
@@ -56,7 +57,7 @@ pub(crate) fn opaque(
         other => unreachable!("{} is computed with others", other.name()),
     };
     o.slots.extend(stores.iter().map(|&s| slot(ValueId::Op(s))));
-    Ok(Step {
+    let step = Step {
         kernel_index,
         kernel: kernel.into(),
         geometry: geometry.into(),
@@ -69,7 +70,8 @@ pub(crate) fn opaque(
         bytes_read: o.read.iter().map(|r| r.1).sum(),
         bytes_written: stores.iter().map(|&s| ix.bytes(ValueId::Op(s))).sum(),
         form: None,
-    })
+    };
+    Ok((step, o.computed))
 }
 
 /// Kernel and geometry of a matrix product of two views.
@@ -125,6 +127,8 @@ struct Operands {
     scalars: Vec<ScalarArg>,
     /// Distinct values, each with the bytes of its distinct elements read.
     read: Vec<(ValueId, usize)>,
+    /// Operations that are computed inside the launch, each with its number of points.
+    computed: Vec<(usize, usize)>,
 }
 
 impl Operands {
@@ -152,6 +156,7 @@ impl Operands {
                     self.slots.extend(input.reads.iter().map(|&v| slot(v)));
                     self.touched.extend(&input.touched);
                     self.scalars.extend(&input.scalars);
+                    self.computed.extend(input.computed.iter().map(|&op| (op, ix.seg.shapes[i].numel())));
                     input.reads.iter().zip(&input.touched).for_each(|(&v, &bytes)| self.reads(ix, v, bytes));
                     Some(input)
                 }
