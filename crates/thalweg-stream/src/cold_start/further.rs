@@ -4,8 +4,8 @@
 //! In: plans that run often, the newest of a class. Out: a plan with less predicted time and its compiled programs,
 //! passed to the entry that asked. It has a thread of its own, so that classes without a plan do not wait for it.
 //!
-//! Always true: unless somebody waits for it to finish, the thread works for at most a twentieth of the time, and for
-//! no plan that nobody holds.
+//! Always true: unless somebody waits for it to finish, the thread takes at most a fortieth of the machine's processor
+//! time, and half of one core; it works for no plan that nobody holds.
 
 use super::job::{Job, STACK, SearchedPlan};
 use super::parts::parts_of;
@@ -28,8 +28,8 @@ const MAX_WAITING_PLANS: usize = 64;
 const VISITS: u64 = 1_000_000;
 /// Maximum time that the thread works without a break.
 const WORK: Duration = Duration::from_millis(1);
-/// Length of a break, as a multiple of the work before it, so that a twentieth of the time is work.
-const REST: u32 = 19;
+/// Divisor of the processor time of the machine; the quotient is the maximum that the thread takes.
+const DIVISOR: f64 = 40.0;
 /// Interval at which waiting plans are checked for running often.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -121,6 +121,11 @@ fn next() -> Job {
     }
 }
 
+/// Length of a break on a machine with that many cores, as a multiple of the work before it.
+fn break_after_work(cores: usize) -> f64 {
+    (DIVISOR / cores as f64 - 1.0).max(1.0)
+}
+
 /// Pacing of the thread's work by breaks: holds the instant at which its last break ended.
 struct Pace(Cell<Instant>);
 
@@ -134,7 +139,8 @@ impl Pace {
 
     /// Takes the break that is due for the work since the last one, unless a thread waits for the queue to drain.
     fn rest(&self) {
-        let until = Instant::now() + self.0.get().elapsed() * REST;
+        let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+        let until = Instant::now() + self.0.get().elapsed().mul_f64(break_after_work(cores));
         let mut queue = queue();
         while queue.awaited == 0 {
             let left = until.saturating_duration_since(Instant::now());
@@ -209,9 +215,10 @@ mod tests {
     }
 
     #[test]
-    fn the_thread_rests_nineteen_times_as_long_as_it_works() {
+    fn the_thread_takes_a_fortieth_of_the_machine_and_half_of_a_core() {
         let pace = Pace(Cell::new(Instant::now()));
         let worked_for = [WORK, 3 * WORK].map(|long| (long, worked(&pace, long)));
-        assert!(worked_for.iter().all(|(long, rested)| *rested >= REST * *long), "{worked_for:?}");
+        assert!(worked_for.iter().all(|(long, rested)| rested >= long), "{worked_for:?}");
+        assert_eq!([1, 2, 4, 8, 16, 64].map(break_after_work), [39.0, 19.0, 9.0, 4.0, 1.5, 1.0]);
     }
 }
