@@ -93,6 +93,16 @@ pub trait Check: Send + Sync + Debug {
     /// # Errors
     /// When the device fails.
     fn outcome(&self) -> Result<Vec<FailedCheck>, Error>;
+
+    /// Enqueues an assertion behind the launches: if a check fails, the device ends with an error before it runs what is
+    /// enqueued later, and computes nothing more in this process. The host does not wait, and the check counts as
+    /// passed. `false` where the device cannot, or a check is known to have failed; then nothing happened.
+    ///
+    /// # Errors
+    /// When the device fails.
+    fn assert(&self) -> Result<bool, Error> {
+        Ok(false)
+    }
 }
 
 /// Failed check of a launch.

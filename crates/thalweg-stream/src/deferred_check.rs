@@ -5,7 +5,8 @@
 //! reads. Recording and running go on meanwhile, so a gather costs no wait. A value computed from an unchecked one
 //! waits for the same checks.
 //!
-//! Always true: no byte of a value is given out before all of its checks have passed.
+//! Always true: no byte of a value is given out before all of its checks have passed, or the device asserts them before it
+//! runs what reads the value.
 
 use crate::tunable::TUNABLES;
 use rustc_hash::FxHashSet;
@@ -62,6 +63,14 @@ impl DeferredCheck {
         outcome
     }
 
+    /// Makes the device assert the check instead of the host waiting for it; waits where the device cannot.
+    fn assert(&self) -> Result<(), Error> {
+        if self.outcome.get().is_none() && self.check.assert()? {
+            let _ = self.outcome.set(Ok(()));
+        }
+        self.asked().clone()
+    }
+
     fn is_dispelled(&self) -> bool {
         matches!(self.outcome.get(), Some(Ok(())))
     }
@@ -88,6 +97,15 @@ impl DeferredChecks {
     pub fn resolve(&self) -> Result<(), Error> {
         self.inherited.iter().try_for_each(|d| d.asked().as_ref().map(|_| ())).map_err(Error::poisoned)?;
         self.own.as_ref().map_or(Ok(()), |d| d.asked().clone())
+    }
+
+    /// Like [`resolve`](Self::resolve), but the device asserts the checks where it can, and the host does not wait.
+    ///
+    /// # Errors
+    /// The error of a check that is known to have failed, and when the device fails.
+    pub fn assert(&self) -> Result<(), Error> {
+        self.inherited.iter().try_for_each(|d| d.assert()).map_err(|e| e.poisoned())?;
+        self.own.as_ref().map_or(Ok(()), |d| d.assert())
     }
 
     /// Like [`resolve`](Self::resolve), for `synchronize`: skips checks whose error somebody has received.

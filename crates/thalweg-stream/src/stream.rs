@@ -222,6 +222,17 @@ impl Value {
         self.outcome()
     }
 
+    /// Storage of the value, computed now if necessary. The device asserts its deferred checks before it runs what is
+    /// enqueued later; the host waits for them only where the device cannot.
+    ///
+    /// # Errors
+    /// The error that prevented the value, if one is known already, and when the device fails.
+    pub fn asserted(&self) -> Result<Storage, Error> {
+        self.compute();
+        self.checks().map_or(Ok(()), |checks| checks.assert())?;
+        self.outcome()
+    }
+
     /// Storage of a value whose deferred checks may still fail, without waiting for them. For callers that read it by
     /// [`Value::read_to`] later, or that see to its checks themselves.
     ///

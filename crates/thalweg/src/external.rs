@@ -126,6 +126,24 @@ impl Tensor {
         Ok(TensorMemory { storage: self.value.storage()?, dtype: self.dtype(), device: self.value.device() })
     }
 
+    /// The tensor's memory as [`Tensor::memory`] returns it, without waiting on a GPU until indices are known to be in
+    /// range. If one is not, the GPU's context ends with an assertion before anything that is enqueued later runs, as
+    /// PyTorch's does: all later calls on that GPU fail, here and in other libraries, and no wrong value is read. On
+    /// other devices the same as `memory`.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let rows = Tensor::new([[1f32, 2.], [3., 4.]]).index_select(0, &Tensor::new([1i64]));
+    /// assert_eq!(rows.asserted_memory()?.shape().dims(), [1, 2]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the value cannot be computed.
+    pub fn asserted_memory(&self) -> Result<TensorMemory, Error> {
+        Ok(TensorMemory { storage: self.value.asserted()?, dtype: self.dtype(), device: self.value.device() })
+    }
+
     /// A copy that is recorded like any operation and computed later: the product with 1, which is exact. No gradient
     /// flows through it.
     #[doc(hidden)]
@@ -149,8 +167,8 @@ impl Tensor {
     pub fn deep_copy(&self) -> Result<Tensor, Error> {
         // A kernel copies, unless the planner makes the copy a view.
         let copy = self.recorded_copy();
-        let (from, to) = (self.memory()?, copy.memory()?);
-        if to.is_dense() && from.storage.buffer.address() != to.storage.buffer.address() {
+        let (from, to) = (self.value.unchecked()?, copy.value.unchecked()?);
+        if to.view.is_dense() && from.buffer.address() != to.buffer.address() {
             return Ok(copy);
         }
         self.with_bytes(|bytes| Tensor::from_bytes(bytes, *self.shape(), self.dtype(), self.device()))?

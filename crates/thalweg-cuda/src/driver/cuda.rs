@@ -7,6 +7,7 @@
 //! neither waits for the device.
 //!
 //! * `api`: the driver's functions.
+//! * `assertion`: assertions that indices were in range.
 //! * `chip`: properties of a GPU.
 //! * `chosen`: a matrix product with its algorithm.
 //! * `code`: loaded modules, and their launches.
@@ -18,6 +19,7 @@
 //! * `products`: choice of a product's algorithm in cuBLASLt.
 
 mod api;
+mod assertion;
 mod chip;
 mod chosen;
 mod code;
@@ -50,7 +52,7 @@ use std::mem::MaybeUninit;
 use std::ops::Deref;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use thalweg_runtime::{Error, QUEUES, environment};
 
 /// Minimum and maximum bytes by which the pool is grown in advance.
@@ -93,6 +95,8 @@ pub struct GpuState {
     solvers: Mutex<Solvers>,
     /// GPUs that have access to this one's pool, for copies.
     open_to: Mutex<Vec<CUdevice>>,
+    /// Function that asserts, once it was needed; `None` if it could not be compiled.
+    assertion: OnceLock<Option<Function>>,
 }
 
 // SAFETY: the driver's handles may be used on any thread, several at once.
@@ -185,6 +189,7 @@ impl Cuda {
             transforms: Mutex::default(),
             solvers: Mutex::default(),
             open_to: Mutex::default(),
+            assertion: OnceLock::new(),
         };
         Ok(Arc::new(Cuda { parts: Arc::new(parts), queue: 0 }))
     }
@@ -352,6 +357,12 @@ impl Driver for Cuda {
 
     fn graph(&self, launches: &[Launch]) -> Result<Box<dyn Graph>, Error> {
         Ok(Box::new(graph::Chain::new(self.gpu.clone(), self.queue, launches)?))
+    }
+
+    fn assert_zero(&self, address: u64, words: usize) -> Result<bool, Error> {
+        let Some(function) = assertion::function(&self.assertion, self) else { return Ok(false) };
+        self.launch(&assertion::launch(function, address, words))?;
+        Ok(true)
     }
 
     fn fill(&self, address: u64, value: u8, bytes: usize) -> Result<(), Error> {

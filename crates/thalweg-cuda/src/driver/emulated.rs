@@ -314,6 +314,21 @@ impl Driver for Emulated {
         Ok(Box::new(Chain { gpu: Emulated { parts: self.parts.clone(), queue: self.queue }, shapes }))
     }
 
+    fn assert_zero(&self, address: u64, words: usize) -> Result<bool, Error> {
+        let bytes = words * size_of::<u64>();
+        self.parts.check(address, bytes)?;
+        self.put(move |parts| {
+            parts.check(address, bytes)?;
+            // SAFETY: as in `fill`; addresses of words are multiples of their size.
+            let all = unsafe { std::slice::from_raw_parts(address as *const u64, words) };
+            if all.iter().any(|&word| word != 0) {
+                return Err(failed("an assertion: an index is in range"));
+            }
+            Ok(())
+        })?;
+        Ok(true)
+    }
+
     fn fill(&self, address: u64, value: u8, bytes: usize) -> Result<(), Error> {
         self.parts.check(address, bytes)?;
         self.put(move |parts| {

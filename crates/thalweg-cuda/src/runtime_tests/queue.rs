@@ -3,7 +3,7 @@
 use crate::driver::{Driver, Emulated, Launch};
 use std::sync::Arc;
 use thalweg_gpu::runtime::{DeviceMemory, Queue, Queues};
-use thalweg_runtime::{Buffer, Error, Pool, counters};
+use thalweg_runtime::{Buffer, Check, Error, Pool, counters};
 
 struct Bench {
     queues: Arc<Queues>,
@@ -113,4 +113,41 @@ fn a_panic_closes_the_batch() {
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).is_err());
     b.queue().batch(None, false, &mut || b.add(&x, 3)).unwrap();
     assert_eq!(b.value(&x), 3);
+}
+
+/// Runs a batch whose program adds `n` to its fault slot; returns the slot's address and the check.
+fn checked(b: &Bench, n: u64) -> (u64, Arc<dyn Check>) {
+    let mut slot = 0;
+    let batch = b.queue().batch(None, false, &mut || {
+        slot = b.queue().begin(true)?;
+        b.queue().launch(&b.add, &mut |words| {
+            (words[0], words[1]) = (slot, n);
+            slot
+        })
+    });
+    (slot, batch.unwrap().check.unwrap())
+}
+
+#[test]
+fn an_assertion_fails_the_queue_where_a_check_fails_and_costs_no_wait_where_it_passes() {
+    let b = bench();
+    let x = b.buffer();
+    let (slot, check) = checked(&b, 0);
+    assert!(check.assert().unwrap());
+    assert_eq!(check.outcome().unwrap(), []);
+    // The slot is free again without having been read.
+    assert_eq!(checked(&b, 0).0, slot);
+    let (_, check) = checked(&b, 1);
+    assert!(check.assert().unwrap());
+    let mut bytes = [0; 8];
+    let failed = b.queues.read(&x, &mut bytes).unwrap_err().to_string();
+    assert!(failed.contains("an index is in range"), "{failed}");
+}
+
+#[test]
+fn a_check_that_is_known_to_have_failed_is_not_asserted() {
+    let b = bench();
+    let (_, check) = checked(&b, 1);
+    assert_eq!(check.outcome().unwrap().len(), 1);
+    assert!(!check.assert().unwrap());
 }

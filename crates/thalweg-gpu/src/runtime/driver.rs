@@ -175,6 +175,15 @@ pub trait Driver: Any + Send + Sync + Debug {
     /// When the device refuses.
     fn graph(&self, launches: &[Launch]) -> Result<Box<dyn Graph>, Error>;
 
+    /// Submits an assertion that 64-bit words are 0. If one is not, the context ends with an error, and nothing that is
+    /// submitted later runs. `false` where there are no assertions; then nothing happened.
+    ///
+    /// # Errors
+    /// When the device refuses.
+    fn assert_zero(&self, _address: u64, _words: usize) -> Result<bool, Error> {
+        Ok(false)
+    }
+
     /// Submits a fill with bytes of that value.
     ///
     /// # Errors

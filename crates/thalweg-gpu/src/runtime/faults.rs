@@ -121,8 +121,7 @@ impl Faults {
     fn clean(&self, words: &mut Words) -> Result<(), Error> {
         let mut dirty = std::mem::take(&mut words.dirty);
         dirty.sort_unstable();
-        let runs_on = |a: &u32, b: &u32| a + 1 == *b && !(*b as usize).is_multiple_of(self.chunk);
-        for run in dirty.chunk_by(runs_on) {
+        for run in dirty.chunk_by(|a, b| self.are_neighbours(*a, *b)) {
             self.driver.fill(self.address_in(&words.chunks, run[0]), 0, BYTES * run.len())?;
         }
         // The next slots to be taken are neighbours, so that one read gets a run's slots.
@@ -150,6 +149,23 @@ impl Faults {
             });
         }
         Ok(())
+    }
+
+    /// Submits an assertion that all of these slots are 0; `false` where the device has no assertions.
+    fn assert<'a>(&self, words: impl Iterator<Item = &'a (u32, u32)>) -> Result<bool, Error> {
+        let mut all: Vec<u32> = words.map(|w| w.0).collect();
+        all.sort_unstable();
+        for run in all.chunk_by(|a, b| self.are_neighbours(*a, *b)) {
+            if !self.driver.assert_zero(self.address(run[0]), run.len())? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether slot `b` is behind `a` in the same chunk.
+    fn are_neighbours(&self, a: u32, b: u32) -> bool {
+        a + 1 == b && !(b as usize).is_multiple_of(self.chunk)
     }
 
     /// Reads the values of these slots, by one read for each chunk, from its first slot in use to its last one.
@@ -213,6 +229,21 @@ impl Check for Faulted {
             outcome
         };
         self.outcome.get_or_init(asked).clone()
+    }
+
+    fn assert(&self) -> Result<bool, Error> {
+        if let Some(known) = self.outcome.get() {
+            return Ok(known.as_ref().is_ok_and(Vec::is_empty));
+        }
+        if !self.faults.assert(self.words.iter())? {
+            return Ok(false);
+        }
+        // Launches that get the slots next run after the assertion.
+        let passed = || {
+            self.faults.give_back(self, true);
+            Ok(vec![])
+        };
+        Ok(self.outcome.get_or_init(passed).as_ref().is_ok_and(Vec::is_empty))
     }
 }
 

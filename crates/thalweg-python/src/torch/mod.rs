@@ -21,7 +21,10 @@ fn operations() -> Vec<&'static str> {
 /// Waits for all plan searches of other threads, so that later runs use their plans. For measurements.
 #[pyfunction]
 fn finish_searches(py: Python<'_>) {
-    py.detach(thalweg::finish_searches);
+    py.detach(|| {
+        thalweg::finish_searches();
+        thalweg::finish_further_searches();
+    });
 }
 
 /// Adds the submodule `torch` to the module.

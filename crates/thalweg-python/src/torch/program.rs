@@ -11,13 +11,12 @@ use super::ops;
 use super::value::{Arg, Value};
 use crate::dtype::ArrayDType;
 use crate::error::{failure, run as guarded, run_fallible};
-use crate::handle::dense_memory;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 use thalweg::{Device, Error, Generator, MAX_RANK, Tensor, TensorMemory};
 
@@ -147,6 +146,19 @@ impl RunDevice {
         // SAFETY: PyTorch's streams are of the primary context, as the device is.
         let done = if self.gpu.is_some() { unsafe { self.device.after_stream(self.stream) } } else { Ok(()) };
         done.map_err(Failure::Thalweg)
+    }
+
+    /// Memory of a result, or of what PyTorch's kernel reads. On a GPU indices are asserted there, as PyTorch's kernels do,
+    /// unless `CUDA_LAUNCH_BLOCKING=1` asks for an error that names the operation.
+    fn memory(self, x: &Tensor) -> Result<TensorMemory, Error> {
+        static BLOCKING: LazyLock<bool> =
+            LazyLock::new(|| std::env::var("CUDA_LAUNCH_BLOCKING").is_ok_and(|on| on == "1"));
+        if self.gpu.is_some() && !*BLOCKING { x.asserted_memory() } else { x.memory() }
+    }
+
+    /// Memory of a dense copy.
+    fn copy(self, x: &Tensor) -> Result<TensorMemory, Error> {
+        x.deep_copy().and_then(|copy| self.memory(&copy))
     }
 
     /// Makes what PyTorch enqueues wait for what the run has enqueued.
@@ -460,12 +472,14 @@ impl Run<'_> {
             let message = format!("thalweg.torch: {}: {}", instruction.name, refused.0);
             return Err(Failure::Python(PyRuntimeError::new_err(message)));
         };
+        let failed = Failure::Thalweg;
         let mut values = Vec::with_capacity(eager.reads.len());
         for (&r, order) in eager.reads.iter().zip(&eager.orders) {
             values.push(match &self.registers[r] {
                 Value::Tensor(x) => {
                     let (x, back) = ordered(x, order.as_deref());
-                    let memory = dense_memory(&x).map_err(Failure::Thalweg)?;
+                    let memory = self.place.memory(&x).map_err(failed)?;
+                    let memory = if memory.is_dense() { memory } else { self.place.copy(&x).map_err(failed)? };
                     Computed::Memory(memory, back)
                 }
                 other => Computed::Value(other.clone()),
@@ -527,7 +541,7 @@ impl Run<'_> {
         let mut memories: Vec<Option<TensorMemory>> = Vec::with_capacity(results.len());
         for value in &ordered_values {
             memories.push(match value {
-                Some((x, _)) => Some(x.memory().map_err(failed)?),
+                Some((x, _)) => Some(self.place.memory(x).map_err(failed)?),
                 None => None,
             });
         }
@@ -561,7 +575,7 @@ impl Run<'_> {
                 taken.push((start, end));
                 out.push(Computed::Memory(memory, back.clone()));
             } else {
-                let copy = x.deep_copy().and_then(|copy| copy.memory()).map_err(failed)?;
+                let copy = self.place.copy(x).map_err(failed)?;
                 out.push(Computed::Memory(copy, back.clone()));
             }
         }
