@@ -21,9 +21,9 @@ pub fn merged(bodies: &[Body], boxes: &[MapGeometry], fits: &dyn Fn(usize) -> bo
     assert_eq!(bodies.len(), boxes.len(), "one geometry a box");
     let mut out: Vec<(Body, MapGeometry)> = Vec::with_capacity(bodies.len());
     for (body, geometry) in bodies.iter().zip(boxes) {
-        let part = Part { body, geometry };
+        let part = BoxBody { body, geometry };
         let with = |(i, (body, geometry)): (usize, &(Body, MapGeometry))| {
-            let both = Part { body, geometry }.with(&part)?;
+            let both = BoxBody { body, geometry }.with(&part)?;
             fits(both.0.nodes.len()).then_some((i, both))
         };
         match out.iter().enumerate().find_map(with) {
@@ -35,14 +35,14 @@ pub fn merged(bodies: &[Body], boxes: &[MapGeometry], fits: &dyn Fn(usize) -> bo
 }
 
 /// Box of a map with its body.
-struct Part<'a> {
+struct BoxBody<'a> {
     body: &'a Body,
     geometry: &'a MapGeometry,
 }
 
-impl Part<'_> {
+impl BoxBody<'_> {
     /// Both as one, if they touch the same cache lines and registers hold what they load.
-    fn with(&self, other: &Part) -> Option<(Body, MapGeometry)> {
+    fn with(&self, other: &BoxBody) -> Option<(Body, MapGeometry)> {
         let alike = self.geometry.extents == other.geometry.extents
             && (self.body.strict, self.body.repeatable) == (other.body.strict, other.body.repeatable);
         if !alike || !self.loads_with(other) && !self.alternates_with(other) {
@@ -65,7 +65,7 @@ impl Part<'_> {
     }
 
     /// Whether both load the same elements, at least one for two points.
-    fn loads_with(&self, other: &Part) -> bool {
+    fn loads_with(&self, other: &BoxBody) -> bool {
         let loads = |n: &Node| match *n {
             Node::Load { access } => Some(access as usize),
             _ => None,
@@ -76,9 +76,9 @@ impl Part<'_> {
     }
 
     /// Whether stores of both alternate along the innermost dimension.
-    fn alternates_with(&self, other: &Part) -> bool {
+    fn alternates_with(&self, other: &BoxBody) -> bool {
         let innermost = self.geometry.extents.len() - 1;
-        let stores = |part: &Part| part.body.stores.iter().map(|s| s.access as usize).collect::<Vec<_>>();
+        let stores = |part: &BoxBody| part.body.stores.iter().map(|s| s.access as usize).collect::<Vec<_>>();
         let alternate = |(a, b): (usize, usize)| {
             let ((a, own), (b, at)) = (self.access(a), other.access(b));
             let step = own.strides[innermost].unsigned_abs();
@@ -91,7 +91,7 @@ impl Part<'_> {
     }
 
     /// Body that computes both at each point, with its accesses.
-    fn joined(&self, other: &Part) -> (Body, MapGeometry) {
+    fn joined(&self, other: &BoxBody) -> (Body, MapGeometry) {
         let (mut accesses, mut geometry) = (self.body.accesses.clone(), self.geometry.clone());
         let stored = |k: usize| other.body.stores.iter().any(|s| s.access as usize == k);
         let number = |k: usize| {
@@ -114,13 +114,13 @@ mod tests {
     use thalweg_ir::{DType, ElementOp, MAX_RANK};
 
     /// Access with a base and a stride over a domain of one dimension.
-    type Walk = (u16, isize, isize);
+    type Steps = (u16, isize, isize);
 
     /// Box of `points` points that stores the sum of what two accesses load.
-    fn sum(points: usize, from: [Walk; 2], to: Walk) -> (Body, MapGeometry) {
+    fn sum(points: usize, from: [Steps; 2], to: Steps) -> (Body, MapGeometry) {
         let mut b = BodyBuilder::new(false);
         let mut accesses = vec![];
-        let mut access = |b: &mut BodyBuilder, (operand, base, stride): Walk| {
+        let mut access = |b: &mut BodyBuilder, (operand, base, stride): Steps| {
             let mut strides = [0; MAX_RANK];
             strides[0] = stride;
             let reach = Some((base as usize, base as usize + (points - 1) * stride as usize));
@@ -132,8 +132,8 @@ mod tests {
                 per_row: false,
             })
         };
-        let loads = from.map(|walk| {
-            let access = access(&mut b, walk);
+        let loads = from.map(|steps| {
+            let access = access(&mut b, steps);
             b.node(Node::Load { access })
         });
         let total = b.element(ElementOp::Add, &loads);

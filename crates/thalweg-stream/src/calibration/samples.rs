@@ -209,19 +209,19 @@ pub fn beside(sizes: &Sizes) -> Sample {
     flat(DType::F32, sizes.moved, |b, x| (0..sizes.chain / 4).fold(x, |y, _| b.element(ElementOp::Add, &[y, x])))
 }
 
-/// Sample of one point in each of four boxes.
+/// Sample of one point in each of four boxes, of other elements each, so that no device merges them.
 pub fn boxes() -> Sample {
     let mut s = point();
     let (Kernel::Map(body), Geometry::Map(one)) = (&s.kernel, &s.geometry) else { unreachable!("it is a map") };
     let part = |i: usize| {
         let mut g = one.clone();
-        g.accesses[1] = at(&[1], &[1], i as isize);
+        g.accesses = vec![at(&[1], &[1], i as isize); 2];
         g
     };
     let geometry = Geometry::Boxes((0..4).map(part).collect());
     s.kernel = Kernel::Boxes(vec![body.clone(); 4]);
     s.geometry = geometry;
-    s.bytes[1] = 16;
+    s.bytes = vec![16; 2];
     s
 }
 
