@@ -26,7 +26,7 @@ pub fn add(
 ) -> Result<(), Error> {
     let (mut next, mut scalars) = (1, 0);
     let mut targets = [RuntimeArgument::Operand(0, 0); 4];
-    let counted = histogram::select::fits(op, dtype, geometry);
+    let counted = has_atomics(dtype, target.chip()) && histogram::select::fits(op, dtype, geometry);
     let index = histogram::select::fused(inputs[0].as_deref(), geometry).filter(|_| counted);
     let mut of_index = vec![];
     for (n, input) in inputs.iter().enumerate() {
@@ -81,6 +81,11 @@ fn dimensions(g: &ScatterGeometry) -> (Dims, usize) {
     (dims, rows)
 }
 
+/// Whether the chip updates elements of a dtype atomically.
+fn has_atomics(dtype: DType, chip: &Chip) -> bool {
+    dtype.size() == 4 || chip.capabilities.wide_atomics
+}
+
 /// Selects the strategy of a scatter over `lines` lines, with `rows` rows of indices to sort.
 fn choose(
     (op, dtype, order): (ScatterOp, DType, ScatterOrder),
@@ -93,11 +98,12 @@ fn choose(
     if serial || lines.saturating_mul(g.n) >= 1 << 37 {
         return ScatterStage::Lines(op);
     }
-    let whole = matches!(dtype, DType::I32 | DType::I64 | DType::U32 | DType::U64);
+    let has_atomics = has_atomics(dtype, chip);
+    let whole = has_atomics && matches!(dtype, DType::I32 | DType::I64 | DType::U32 | DType::U64);
     // Additions to one element wait for each other: with many values for each, sorted ones are faster.
     let float = || {
         let few = TUNABLES.max_atomic_values.admits(g.n / g.size.max(1));
-        op == ScatterOp::Add && order == ScatterOrder::Any && matches!(dtype, DType::F32 | DType::F64) && few
+        has_atomics && op == ScatterOp::Add && order == ScatterOrder::Any && matches!(dtype, DType::F32 | DType::F64) && few
     };
     if float() || whole && matches!(op, ScatterOp::Add | ScatterOp::Max | ScatterOp::Min) {
         return ScatterStage::Atomic(op);
