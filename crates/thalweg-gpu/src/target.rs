@@ -22,6 +22,9 @@ pub struct Capabilities {
     /// Exchange between blocks of a launch: a block sees what another one has written before a fence, and co-resident
     /// blocks make progress. Split rows, chained scans, radix sorts, split-K and online folds need it.
     pub exchange: bool,
+    /// Synchronization of a warp's threads without the rest of their block. Where there is none, all threads of a block
+    /// take part in a shuffle.
+    pub warps: bool,
     /// Arguments at computed offsets, which launches of several kernels or problems have (horizontal fusion).
     pub groups: bool,
     /// Atomic updates of 64-bit integers and of f64.

@@ -124,6 +124,7 @@ pub(crate) fn chip(adapter: &Adapter) -> Chip {
             warpgroup_matrix: false,
             tensor_maps: false,
             exchange: false,
+            warps: false,
             groups: false,
             wide_atomics: false,
         },

@@ -10,6 +10,8 @@
 mod adapters;
 mod device;
 mod driver;
+#[cfg(test)]
+mod math_tests;
 mod render;
 
 pub use adapters::{AdapterReport, adapters, advice};

@@ -46,6 +46,7 @@ pub(crate) fn capabilities(sm: u32) -> Capabilities {
         warpgroup_matrix: sm == 90,
         tensor_maps: sm >= 90,
         exchange: true,
+        warps: true,
         groups: true,
         wide_atomics: true,
     }

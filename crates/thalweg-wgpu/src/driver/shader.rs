@@ -48,7 +48,7 @@ impl Shader {
     fn text(&self, pattern: &[u8]) -> String {
         let mut text = String::new();
         let bindings = pattern.iter().map(|n| n + 1).max().unwrap_or(0);
-        let element = if self.source.contains("atomicLoad(&memory_") { "atomic<u32>" } else { "u32" };
+        let element = if self.source.contains("(&memory_") { "atomic<u32>" } else { "u32" };
         for n in 0..bindings {
             let _ = writeln!(text, "@group(0) @binding({}) var<storage, read_write> chunk{n}: array<{element}>;", n + 1);
         }

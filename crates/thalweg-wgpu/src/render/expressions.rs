@@ -6,7 +6,7 @@
 use super::elements::expression;
 use super::kernel::Emitter;
 use super::scope::{Symbol, spelled};
-use super::types::{bitcast, cast, constant, number, pack, scalar, unpack, wrapped};
+use super::types::{bitcast, cast, constant, number, pack, scalar, unpack, widened, wrapped};
 use std::fmt::Write;
 use thalweg_gpu::ir::{Binary, Expr, Type};
 use thalweg_ir::{DType, ElementOp};
@@ -183,7 +183,11 @@ impl Emitter<'_> {
             Ne => "!=",
             And | Or => unreachable!("they are connectives"),
         };
-        let y = if matches!(op, Shl | Shr) && two[1].ty() != Type::U32 { format!("u32({y})") } else { y };
+        let y = match (&two[1], op) {
+            (Expr::Number(n, _), Shl | Shr) => format!("{n}u"),
+            (other, Shl | Shr) if other.ty() != Type::U32 => format!("u32({y})"),
+            _ => y,
+        };
         let text = format!("({x} {sign} {y})");
         if op.is_condition() || !matches!(ty, Type::Held(_)) { text } else { wrapped(dtype, &text) }
     }
@@ -245,8 +249,11 @@ impl Emitter<'_> {
                 other => format!("({text} != {})", number(0, other)),
             };
         }
-        let text = if from == "bool" && matches!(&*to, "i64" | "u64") { format!("u32({text})") } else { text };
-        if from == to { wrapped(dtype, &text) } else { wrapped(dtype, &format!("{to}({text})")) }
+        let (from, text) = match &*from {
+            "bool" if matches!(&*to, "i64" | "u64") => ("u32", format!("u32({text})")),
+            other => (other, text),
+        };
+        if from == to { wrapped(dtype, &text) } else { wrapped(dtype, &widened(from, &to, &text)) }
     }
 
     fn operation(&mut self, op: ElementOp, dtype: DType, args: &[Expr]) -> String {

@@ -26,12 +26,21 @@ impl Emitter<'_> {
         let at = self.offset(at);
         match self.scopes.find(operand) {
             Some(&Symbol::Operand(ty, word)) => {
+                let ty = self.resolved(ty);
                 Some(Place { word, ty, index: format!("{} + {at}", super::scope::spelled(operand)) })
             }
             _ => {
                 self.refuse(format!("{operand} is not in global memory"));
                 None
             }
+        }
+    }
+
+    /// Type of an element, where an accumulator of a scan is a value of its dtype.
+    pub fn resolved(&self, ty: Type) -> Type {
+        match ty {
+            Type::Wide(scan) => self.wide(scan).map_or(ty, Type::Held),
+            other => other,
         }
     }
 

@@ -11,7 +11,7 @@
 
 mod elements;
 mod expressions;
-mod functions;
+pub mod functions;
 mod kernel;
 mod memory;
 mod monoid;

@@ -52,7 +52,7 @@ impl Emitter<'_> {
             Statement::SharedPart { name, ty, shape, .. } => self.shared(name, *ty, shape),
             Statement::Operand { name, ty, param } | Statement::Constants { name, ty, param } => {
                 self.type_name(*ty);
-                let (low, bytes) = (self.low_word(param.word()), size(*ty));
+                let (low, bytes) = (self.low_word(param.word()), size(self.resolved(*ty)));
                 self.scopes.declare(name, Symbol::Operand(*ty, param.word()));
                 // Elements are aligned to their size.
                 self.line(format!("let {} = bitcast<i32>({low}) >> {}u;", spelled(name), bytes.ilog2()));

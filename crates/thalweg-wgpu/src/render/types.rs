@@ -73,6 +73,16 @@ pub fn to_bits(ty: Type, x: &str) -> String {
     }
 }
 
+/// Conversion of a value between WGSL types. The compiler extends integers by the sign of the target, so they are
+/// extended by their own sign first.
+pub fn widened(from: &str, to: &str, x: &str) -> String {
+    match (from, to) {
+        ("u32", "i64") => format!("i64(u64({x}))"),
+        ("i32", "u64") => format!("u64(i64({x}))"),
+        _ => format!("{to}({x})"),
+    }
+}
+
 /// Value of an element in its memory format.
 pub fn unpack(dtype: DType, raw: &str) -> String {
     match dtype {
@@ -157,8 +167,8 @@ pub fn cast(from: DType, to: DType, x: &str) -> String {
         (F32 | BF16 | F16, U8) => format!("u32(saturated_i32({x}, 0.0, 255.0, 0i, 255i))"),
         (F32 | BF16 | F16, U16) => format!("u32(saturated_i32({x}, 0.0, 65535.0, 0i, 65535i))"),
         // Integers wrap; a condition becomes 0 or 1 of 32 bits first.
-        (Bool, I64 | U64) => format!("{}(u32({x}))", held(to).unwrap_or_default()),
-        (_, t) => wrapped(t, &format!("{}({x})", held(t).unwrap_or_default())),
+        (Bool, I64 | U64) => widened("u32", held(to).unwrap_or_default(), &format!("u32({x})")),
+        (f, t) => wrapped(t, &widened(held(f).unwrap_or_default(), held(t).unwrap_or_default(), x)),
     }
 }
 

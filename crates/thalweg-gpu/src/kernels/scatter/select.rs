@@ -120,7 +120,7 @@ fn choose(
     // Short runs are faster in one launch. A few elements may have many values even if the average is low; cutting
     // their runs pays from about a million values on, which take one thread 0.1 s.
     let long = TUNABLES.min_run_values.reached_by(g.n / g.size.max(1)) || TUNABLES.min_skewed_values.reached_by(g.n);
-    let chunks = order != ScatterOrder::Indices && g.n > TUNABLES.run_chunk.size() && long;
+    let chunks = chip.capabilities.warps && order != ScatterOrder::Indices && g.n > TUNABLES.run_chunk.size() && long;
     if chunks { ScatterStage::Chunks(op) } else { ScatterStage::Runs(op) }
 }
 
