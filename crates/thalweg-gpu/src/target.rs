@@ -25,6 +25,8 @@ pub struct Capabilities {
     /// Synchronization of a warp's threads without the rest of their block. Where there is none, all threads of a block
     /// take part in a shuffle.
     pub warps: bool,
+    /// Shared memory whose size a launch requests, and copies to it (`cp.async`): tiled GEMMs need both.
+    pub tiles: bool,
     /// Arguments at computed offsets, which launches of several kernels or problems have (horizontal fusion).
     pub groups: bool,
     /// Atomic updates of 64-bit integers and of f64.

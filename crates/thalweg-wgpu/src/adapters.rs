@@ -125,6 +125,7 @@ pub(crate) fn chip(adapter: &Adapter) -> Chip {
             tensor_maps: false,
             exchange: false,
             warps: false,
+            tiles: false,
             groups: false,
             wide_atomics: false,
         },

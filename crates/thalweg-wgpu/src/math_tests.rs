@@ -195,3 +195,16 @@ fn integers_become_floats_by_rounding_once() {
         assert_eq!(got as u16, half::f16::from_f64(n as f64).to_bits(), "{n}");
     }
 }
+
+/// Mesa 22.3 takes an i64 that was an i32 for larger than any constant.
+#[test]
+fn integers_of_64_bits_are_compared_by_halves() {
+    let Some(driver) = driver() else { return };
+    let pairs: Vec<[u32; 2]> = [5, -7, 100, i32::MIN, 0].iter().map(|&x: &i32| [x as u32, 0]).collect();
+    for limit in [0i64, 50, -8] {
+        let got = computed(&driver, &format!("u32(less_i64(i64(bitcast<i32>(x)), i64({limit})))"), &pairs);
+        for (&[x, _], got) in pairs.iter().zip(got) {
+            assert_eq!(got == 1, i64::from(x as i32) < limit, "{} < {limit}", x as i32);
+        }
+    }
+}

@@ -47,6 +47,7 @@ pub(crate) fn capabilities(sm: u32) -> Capabilities {
         tensor_maps: sm >= 90,
         exchange: true,
         warps: true,
+        tiles: true,
         groups: true,
         wide_atomics: true,
     }

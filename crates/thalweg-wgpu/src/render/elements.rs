@@ -100,12 +100,12 @@ fn integer(op: ElementOp, dtype: DType, a: &[&str]) -> Option<String> {
     let shift = |name: &str| format!("{name}_{t}({}, {}, {}u)", a[0], a[1], 8 * dtype.size());
     let sign = |sign: &str| format!("({} {sign} {})", a[0], a[1]);
     let value = match op {
-        Eq => return Some(sign("==")),
-        Ne => return Some(sign("!=")),
-        Lt => return Some(sign("<")),
-        Le => return Some(sign("<=")),
-        Gt => return Some(sign(">")),
-        Ge => return Some(sign(">=")),
+        Eq => return Some(call("equal")),
+        Ne => return Some(format!("!{}", call("equal"))),
+        Lt => return Some(call("less")),
+        Le => return Some(format!("!less_{t}({}, {})", a[1], a[0])),
+        Gt => return Some(format!("less_{t}({}, {})", a[1], a[0])),
+        Ge => return Some(format!("!{}", call("less"))),
         Neg => format!("({t}(0) - {})", a[0]),
         Abs => call("magnitude"),
         Sign => call("sign"),

@@ -165,6 +165,16 @@ impl Emitter<'_> {
             };
             return expression(element, dtype, &[&x, &y]).unwrap_or_default();
         }
+        if op.is_condition() && dtype.size() == 8 {
+            let t = self.type_name(ty);
+            return match op {
+                Lt => format!("less_{t}({x}, {y})"),
+                Le => format!("!less_{t}({y}, {x})"),
+                Ge => format!("!less_{t}({x}, {y})"),
+                Ne => format!("!equal_{t}({x}, {y})"),
+                _ => format!("equal_{t}({x}, {y})"),
+            };
+        }
         let sign = match op {
             Add => "+",
             Sub => "-",
@@ -246,6 +256,7 @@ impl Emitter<'_> {
         if dtype == DType::Bool && ty == Type::BOOL {
             return match x.ty() {
                 Type::BOOL => text,
+                other if from.ends_with("64") => format!("!equal_{from}({text}, {})", number(0, other)),
                 other => format!("({text} != {})", number(0, other)),
             };
         }
@@ -309,6 +320,6 @@ impl Emitter<'_> {
         };
         self.store_function(32, word);
         let low = self.low_word(word);
-        let _ = writeln!(self.out, "if {address} != 0lu {{ store32_{word}(bitcast<i32>({low}) / 4i, 1u); }}");
+        let _ = writeln!(self.out, "if !equal_u64({address}, 0lu) {{ store32_{word}(bitcast<i32>({low}) / 4i, 1u); }}");
     }
 }

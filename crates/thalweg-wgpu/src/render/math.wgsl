@@ -169,7 +169,7 @@ fn less_quarters(x: f32) -> Turn {
   // The quotient in the two upper bits, rounded to nearest.
   var n = u32(p >> 62u);
   var rest = i64(p & ((u64(1) << 62u) - u64(1)));
-  if rest >= (i64(1) << 61u) {
+  if !less_i64(rest, i64(1) << 61u) {
     rest = rest - (i64(1) << 62u);
     n = n + 1u;
   }
@@ -303,7 +303,7 @@ fn erfc_f32(x: f32) -> f32 {
 fn fixed_log2(x: f32) -> i64 {
   let parts = parts_of(x);
   let m = i64(round(parts.f * 33554432.0));
-  let below = m < i64(0);
+  let below = parts.f < 0.0;
   let size = u64(select(m, i64(0) - m, below));
   let divisor = u64(m + i64(67108864));
   // s in units of 2^-60, in two steps of a long division.
@@ -343,20 +343,20 @@ fn pow_f32(x: f32, y: f32) -> f32 {
     p = select(select(0.0, bits_f32(0x7f800000u), above == rises), 1.0, bitcast<u32>(a) == 0x3f800000u);
   } else {
     let l = fixed_log2(a);
-    let falls = (l < i64(0)) == rises;
+    let falls = less_i64(l, i64(0)) == rises;
     // |y| = m 2^e with m of 24 bits; the product |l| m, less its 24 lowest bits, is shifted to units of 2^-40.
     let y_bits = bitcast<u32>(y) & 0x7fffffffu;
     let e = max(i32(y_bits >> 23u), 1i) - 150i;
     let m = u64((y_bits & 0x7fffffu) | select(0u, 0x800000u, y_bits >= 0x800000u));
-    let product = upper_u64(u64(select(l, i64(0) - l, l < i64(0))), m << 40u);
+    let product = upper_u64(u64(select(l, i64(0) - l, less_i64(l, i64(0)))), m << 40u);
     let most = i64(200) << 40u;
     var z = i64(0);
     let shift = e + 9i;
     if shift >= 0i {
-      let fits = shift < 48i && product < (u64(most) >> u32(min(shift, 48i)));
-      if fits { z = i64(product << u32(shift)); } else { z = select(most, i64(0), product == u64(0)); }
+      let fits = shift < 48i && less_u64(product, u64(most) >> u32(min(shift, 48i)));
+      if fits { z = i64(product << u32(shift)); } else { z = select(most, i64(0), equal_u64(product, u64(0))); }
     } else if shift > -64i {
-      z = min(i64(product >> u32(-shift)), most);
+      z = smaller_i64(i64(product >> u32(-shift)), most);
     }
     z = select(z, i64(0) - z, falls);
     let n = (z + (i64(1) << 39u)) >> 40u;

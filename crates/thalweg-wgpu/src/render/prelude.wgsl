@@ -104,7 +104,7 @@ fn round_f16(x: f32) -> f32 { return from_f16(bits_f16(x)); }
 fn odd_u64(x: u64) -> f32 {
   var size = x;
   var power = 1.0;
-  while size >= (u64(1) << 24u) {
+  while !less_u64(size, u64(1) << 24u) {
     size = (size >> 1u) | (size & u64(1));
     power = power * 2.0;
   }
@@ -112,7 +112,7 @@ fn odd_u64(x: u64) -> f32 {
 }
 
 fn odd_i64(x: i64) -> f32 {
-  if x < i64(0) { return -odd_u64(u64(0) - u64(x)); }
+  if less_i64(x, i64(0)) { return -odd_u64(u64(0) - u64(x)); }
   return odd_u64(u64(x));
 }
 
@@ -165,6 +165,32 @@ fn to_i64(x: f32) -> i64 {
 fn word_u64(word: vec2<u32>) -> u64 { return u64(word.x) | (u64(word.y) << 32u); }
 
 fn halves_of(x: u64) -> vec2<u32> { return vec2<u32>(u32(x & u64(0xffffffffu)), u32(x >> 32u)); }
+
+// Comparisons of integers. Those of 64 bits are by halves: Mesa 22.3 compares an i64 that was an i32 with a constant as if
+// it were larger.
+fn less_i32(x: i32, y: i32) -> bool { return x < y; }
+
+fn equal_i32(x: i32, y: i32) -> bool { return x == y; }
+
+fn less_u32(x: u32, y: u32) -> bool { return x < y; }
+
+fn equal_u32(x: u32, y: u32) -> bool { return x == y; }
+
+fn less_u64(x: u64, y: u64) -> bool {
+  let a = halves_of(x);
+  let b = halves_of(y);
+  return a.y < b.y || (a.y == b.y && a.x < b.x);
+}
+
+fn equal_u64(x: u64, y: u64) -> bool { return all(halves_of(x) == halves_of(y)); }
+
+fn less_i64(x: i64, y: i64) -> bool {
+  let a = halves_of(u64(x));
+  let b = halves_of(u64(y));
+  return bitcast<i32>(a.y) < bitcast<i32>(b.y) || (a.y == b.y && a.x < b.x);
+}
+
+fn equal_i64(x: i64, y: i64) -> bool { return equal_u64(u64(x), u64(y)); }
 
 // Upper half of a product.
 fn upper_u32(x: u32, y: u32) -> u32 { return u32((u64(x) * u64(y)) >> 32u); }

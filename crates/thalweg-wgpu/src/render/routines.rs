@@ -4,7 +4,7 @@
 use super::kernel::Emitter;
 use super::monoid::name;
 use super::scope::Symbol;
-use super::types::{cast, constant, held};
+use super::types::{cast, constant};
 use thalweg_gpu::ir::{Definition, Expr, Routine, Shuffle, Type};
 use thalweg_ir::{DType, Monoid};
 
@@ -68,8 +68,8 @@ impl Emitter<'_> {
             },
             Routine::Narrowed(scan, dtype) => match self.scan(scan) {
                 // A scan of bools adds modulo 2.
-                Some((_, _, wide)) if dtype == DType::Bool => {
-                    format!("(({list} & {}(1)) != {0}(0))", held(wide).unwrap_or_default())
+                Some(_) if dtype == DType::Bool => {
+                    format!("((u32({list}) & 1u) != 0u)")
                 }
                 Some((_, _, wide)) => cast(wide, dtype, &list),
                 None => self.refuse("there is no such scan"),

@@ -154,7 +154,7 @@ pub fn cast(from: DType, to: DType, x: &str) -> String {
     match (from, to) {
         (a, b) if a == b => x.into(),
         (f, Bool) if f.is_float() => format!("bool_of_f32({x})"),
-        (f, Bool) => format!("({x} != {})", number(0, Type::Held(f))),
+        (f, Bool) => format!("!equal_{}({x}, {})", held(f).unwrap_or_default(), number(0, Type::Held(f))),
         (F32 | BF16 | F16, F32) => x.into(),
         (F32 | BF16 | F16, BF16 | F16) => round(to, x.into()),
         (Bool | I8 | I16 | U8 | U16, BF16 | F16) => round(to, format!("f32({x})")),
