@@ -25,7 +25,7 @@ pub struct Capabilities {
     /// Synchronization of a warp's threads without the rest of their block. Where there is none, all threads of a block
     /// take part in a shuffle.
     pub warps: bool,
-    /// Shared memory whose size a launch requests, and copies to it (`cp.async`): tiled GEMMs need both.
+    /// Shared memory whose size a launch requests, and copies to it (`cp.async`): tiled GEMMs and histograms.
     pub tiles: bool,
     /// Arguments at computed offsets, which launches of several kernels or problems have (horizontal fusion).
     pub groups: bool,

@@ -111,6 +111,9 @@ impl Emitter<'_> {
     /// Index of an array in registers or in workgroup memory.
     pub fn subscript(&mut self, at: &Expr) -> String {
         let text = self.expr(at);
+        if let Expr::Number(n, _) = at {
+            return number(*n, Type::I32);
+        }
         if matches!(at.ty(), Type::I32 | Type::U32) { text } else { format!("u32({text})") }
     }
 
@@ -238,6 +241,9 @@ impl Emitter<'_> {
     }
 
     fn converted(&mut self, ty: Type, x: &Expr) -> String {
+        if let Expr::Number(n, _) = x {
+            return number(*n, ty);
+        }
         // Arguments that fit 32 bits are read as such.
         if let Expr::Param(slot) = x {
             let word = slot.word();

@@ -119,7 +119,7 @@ fn log1p_f32(x: f32) -> f32 {
   let scaled_x = bitcast<f32>(bitcast<i32>(x) - shift);
   let power = max(bitcast<f32>(0x3f800000i - shift), 0.0);
   let parts = Parts(scaled_x + (power - 1.0), f32(k));
-  let y = select(with_sign(log_of_parts(parts), x), x, magnitude_f32(x) < 1e-8);
+  let y = select(with_sign(log_of_parts(parts), x), x, abs(x) < 1e-8);
   return log_specials(y, x, -1.0);
 }
 
@@ -213,7 +213,7 @@ fn cos_f32(x: f32) -> f32 {
 }
 
 fn atan_f32(x: f32) -> f32 {
-  let a = magnitude_f32(x);
+  let a = abs(x);
   let beyond = a > 1.0;
   let t = select(a, 1.0 / a, beyond);
   let s = t * t;
@@ -230,7 +230,7 @@ fn atan_f32(x: f32) -> f32 {
 }
 
 fn tanh_f32(x: f32) -> f32 {
-  let a = min(magnitude_f32(x), 10.0);
+  let a = min(abs(x), 10.0);
   let n = round(a * 2.88539008);
   let r = (a - n * 0.3466796875) - n * -1.06097220e-4;
   var q = 0.025169201 * r + 0.089184456;
@@ -260,7 +260,7 @@ fn erf_f32(x: f32) -> f32 {
   p = p * s + 0.11278968;
   p = p * s + -0.37612218;
   let near = x * s * p + x * 1.1283791;
-  let a = min(magnitude_f32(x), 4.0);
+  let a = min(abs(x), 4.0);
   var q = 0.00054790545 * a + -0.0040523093;
   q = q * a + 0.017999722;
   q = q * a + -0.0337037;
@@ -276,7 +276,7 @@ fn erf_f32(x: f32) -> f32 {
 }
 
 fn erfc_f32(x: f32) -> f32 {
-  let a = min(magnitude_f32(x), 10.2);
+  let a = min(abs(x), 10.2);
   let inverse = 2.0 / (a + 2.0);
   let t = a * inverse;
   var g = 3.4127628e-05 * t + -0.00031827134;
@@ -328,7 +328,7 @@ fn fixed_log2(x: f32) -> i64 {
 fn pow_f32(x: f32, y: f32) -> f32 {
   if !bool_of_f32(y) || bitcast<u32>(x) == 0x3f800000u { return 1.0; }
   if is_nan(x) || is_nan(y) { return bits_f32(0x7fc00000u); }
-  let a = magnitude_f32(x);
+  let a = abs(x);
   let is_whole = !is_finite(y) || equal_f32(round(y), y);
   let is_odd = is_finite(y) && is_whole && abs(y) < 16777216.0 && (i32(y) & 1i) == 1i;
   let below_zero = (bitcast<u32>(x) >> 31u) == 1u;

@@ -17,6 +17,9 @@ pub struct Place {
 impl Emitter<'_> {
     /// Text of an i32 offset.
     pub fn offset(&mut self, at: &Expr) -> String {
+        if let Expr::Number(n, _) = at {
+            return super::types::number(*n, Type::I32);
+        }
         let text = self.expr(at);
         if at.ty() == Type::I32 { text } else { format!("i32({text})") }
     }

@@ -4,6 +4,10 @@
 // A float that is no constant to the compiler, since constants may be neither infinite nor NaN.
 fn bits_f32(bits: u32) -> f32 { return bitcast<f32>(bits); }
 
+fn long_i64(x: i64) -> i64 { return x; }
+
+fn long_u64(x: u64) -> u64 { return x; }
+
 fn is_nan(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u; }
 
 fn is_infinite(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) == 0x7f800000u; }
@@ -46,13 +50,8 @@ fn sign_f32(x: f32) -> f32 {
   return select(sign, x, is_nan(x));
 }
 
-fn negated_f32(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) ^ 0x80000000u); }
-
-fn magnitude_f32(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) & 0x7fffffffu); }
-
-fn with_sign(x: f32, sign: f32) -> f32 {
-  return bitcast<f32>((bitcast<u32>(x) & 0x7fffffffu) | (bitcast<u32>(sign) & 0x80000000u));
-}
+// Magnitude of x with another number's sign. Mesa 22.3 miscompiles it where it is put together from bits and selected.
+fn with_sign(x: f32, sign: f32) -> f32 { return select(abs(x), -abs(x), (bitcast<u32>(sign) >> 31u) == 1u); }
 
 fn bool_of_f32(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) != 0u; }
 

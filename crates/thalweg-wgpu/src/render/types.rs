@@ -130,7 +130,9 @@ pub fn constant(dtype: DType, bits: u64) -> String {
             if is_plain { format!("({v:?}f)") } else { format!("bits_f32(0x{:08x}u)", bits as u32) }
         }
         DType::Bool => (bits != 0).to_string(),
-        DType::U64 => format!("{bits}lu"),
+        // No constants to the compiler, which cannot convert constants of 64 bits.
+        DType::U64 => format!("long_u64({bits}lu)"),
+        DType::I64 => format!("long_i64({})", number(bits as i64, Type::I64)),
         _ => number(Scalar::from_bits(bits, dtype).to_i64(), Type::Held(dtype)),
     }
 }

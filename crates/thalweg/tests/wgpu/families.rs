@@ -1,6 +1,6 @@
 //! Kernel families: maps, row kernels, gathers, scatters, scans, sorts, random numbers, products.
 
-use super::{adapter, agrees, equals, numbers};
+use super::{agrees, equals, numbers};
 use thalweg::prelude::*;
 
 fn floats(shape: &[usize]) -> Tensor {
@@ -113,7 +113,7 @@ fn gathers_and_scatters() {
     for dtype in [DType::I32, DType::I64, DType::U8] {
         equals(|| integers(&[21, 6], dtype).index_add(0, &index(), integers(&[40, 6], dtype)));
     }
-    let of_one = || (floats(&[5000]).abs() * 4.0).cast(DType::I64);
+    let of_one = || (floats(&[5000]).abs() * 3.9).cast(DType::I64);
     agrees(1e-4, || Tensor::zeros([8]).scatter_add(0, &of_one(), floats(&[5000])));
     equals(|| Tensor::zeros_with([8], DType::I32).scatter_add(0, &of_one(), integers(&[5000], DType::I32)));
     agrees(0.0, || Tensor::zeros([8]).scatter(0, &of_one(), floats(&[5000])));
@@ -175,6 +175,16 @@ fn products() {
 fn extremes_are_found_where_they_are() {
     equals(|| (floats(&[1, 3, 6, 3]) / 3.3).tanh().argmin(0));
     equals(|| (floats(&[2, 30]) / 3.3).tanh().argmin(0));
+    let special = || {
+        let all = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0, -0.0, 1e-40, -1e-42, 3.0, -2e38];
+        Tensor::from_slice(&all, [1, 9])
+    };
+    equals(|| (special() / 3.3).tanh().argmin(0));
+    equals(|| special().argmax(0));
+    equals(|| {
+        let y = (special() / 3.3).tanh();
+        y.argmin(0) + y.eq(y.min(0)).cast(DType::I64)
+    });
 }
 
 #[test]
@@ -184,15 +194,4 @@ fn gradients() {
         let loss = floats(&[20, 12]).matmul(&w).tanh().square().mean(..);
         loss.backward()[&w].clone()
     });
-}
-
-#[test]
-fn a_tensor_beyond_a_binding_is_refused() {
-    let Some(device) = adapter() else { return };
-    let x = Tensor::zeros_with([1 << 31], (DType::F32, device)) + 1.0;
-    let why = x.sum(..).item::<f32>();
-    // The sum of a filled tensor need not allocate it; if it does, the error names the limit.
-    if let Err(why) = why {
-        assert!(why.to_string().contains("bytes"), "{why}");
-    }
 }
