@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use thalweg_gpu::runtime::{Bound, Compiler, DeviceMemory, Driver, Queues, Written};
 use thalweg_gpu::{Plan, plan};
-use thalweg_kernel::{Geometry, Kernel, Moved};
+use thalweg_kernel::{Geometry, Kernel, Moved, Precision};
 use thalweg_runtime::environment;
 use thalweg_runtime::{
     Backend, Batch, Buffer, Device, Error, MemoryStats, Pool, Program, ProgramInfo, Throughput, Timing,
@@ -68,6 +68,10 @@ impl WgpuDevice {
     }
 
     fn planned(&self, kernel: &Kernel, geometry: &Geometry) -> Result<Plan, Error> {
+        if is_strict(kernel) {
+            let message = "strict mode on wgpu: WGSL is fast math, whose results depend on the kernel".into();
+            return Err(Error::Compile { device: self.0.name.clone(), message });
+        }
         plan(kernel, geometry, &self.0.compiler)
     }
 
@@ -82,6 +86,18 @@ impl WgpuDevice {
         let compile_ns = units.iter().map(|u| u.compile_ns()).sum();
         let info = ProgramInfo { engine: "wgpu".into(), compile_ns, ..ProgramInfo::default() };
         Ok(BoundProgram { bound, info, moved, device: self.clone() })
+    }
+}
+
+/// Whether a kernel was recorded in strict mode.
+fn is_strict(kernel: &Kernel) -> bool {
+    match kernel {
+        Kernel::Map(body) | Kernel::Rows { body, .. } => body.strict,
+        Kernel::Boxes(bodies) => bodies.iter().any(|body| body.strict),
+        Kernel::Contraction(c) => c.precision == Precision::Ordered,
+        Kernel::Group { kernels, .. } => kernels.iter().any(is_strict),
+        // Their values are applied in order in every mode.
+        Kernel::Scatter { .. } | Kernel::Foreign { .. } => false,
     }
 }
 

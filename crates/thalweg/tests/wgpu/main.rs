@@ -76,3 +76,11 @@ fn an_index_out_of_range_is_reported() {
     // The device goes on.
     assert_eq!((&x * 2.0).to_vec::<f32>().unwrap()[1], 2.0 * numbers(2)[1]);
 }
+
+#[test]
+fn strict_mode_is_refused_with_a_reason() {
+    let Some(device) = adapter() else { return };
+    let x = Tensor::from_slice(&numbers(6), [6]).to_device(device).unwrap();
+    let why = thalweg::with_strict(true, || (&x * 2.0 + 1.0).to_vec::<f32>()).unwrap_err();
+    assert!(why.to_string().contains("strict mode on wgpu"), "{why}");
+}
