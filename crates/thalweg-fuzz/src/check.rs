@@ -12,6 +12,8 @@ use crate::program::{Argument, Program, Tensor};
 use crate::stability::Stability;
 use crate::traffic::Differences;
 use crate::tuning;
+#[cfg(feature = "wgpu")]
+pub use fast_math::Outcome;
 pub use near::known_parts;
 use std::cell::LazyCell;
 use std::sync::Arc;
@@ -22,8 +24,6 @@ use thalweg_stream::{
     DeviceRef, MatmulPrecision, Mode, Operand, Value, costs, explain, record, set_costs, set_measuring, set_mode,
     synchronize,
 };
-#[cfg(feature = "wgpu")]
-pub use fast_math::Outcome;
 pub use tiers::generic_kernels;
 
 /// Oracle for programs: runs them on a device in many modes, and compares the results.

@@ -109,9 +109,7 @@ impl Tolerance {
             _ => 0,
         };
         self.fast_math
-            && (distance <= ulps
-                || (got - want).abs() <= relative
-                || got.abs() <= flushed && want.abs() <= flushed)
+            && (distance <= ulps || (got - want).abs() <= relative || got.abs() <= flushed && want.abs() <= flushed)
     }
 
     /// Whether `got` is acceptable as element `p` of the result if the interpreter gives `want`.

@@ -60,7 +60,14 @@ impl WgpuDevice {
         let pool = DeviceMemory::pool(queues.clone(), name.into());
         pool.set_limit(thalweg_runtime::limit_from_environment()?);
         let compiler = Compiler::new(driver.clone(), Box::new(WgslPrinter), name.into());
-        Ok(Arc::new(WgpuDevice(Arc::new(DeviceState { name: name.into(), driver, max_buffer, pool, queues, compiler }))))
+        Ok(Arc::new(WgpuDevice(Arc::new(DeviceState {
+            name: name.into(),
+            driver,
+            max_buffer,
+            pool,
+            queues,
+            compiler,
+        }))))
     }
 
     fn error(&self, message: String) -> Error {
@@ -257,4 +264,3 @@ impl Device for WgpuDevice {
         None
     }
 }
-

@@ -114,7 +114,8 @@ fn functions_are_within_their_bounds() {
 
 /// Compares a function of two floats with its meaning, on pairs of notable and of random numbers.
 fn of_two(driver: &WgpuDriver, name: &str, op: ElementOp, bound: f64) {
-    let notable = [0.0, -0.0, 1.0, -1.0, 0.5, -2.0, 3.0, 2.5, -3.5, 1e-30, 1e30, -1e30, f32::INFINITY, -f32::INFINITY, f32::NAN];
+    let notable =
+        [0.0, -0.0, 1.0, -1.0, 0.5, -2.0, 3.0, 2.5, -3.5, 1e-30, 1e30, -1e30, f32::INFINITY, -f32::INFINITY, f32::NAN];
     let mut pairs: Vec<[u32; 2]> =
         notable.iter().flat_map(|x| notable.iter().map(|y| [x.to_bits(), y.to_bits()])).collect();
     let mut state = 1u64;
@@ -157,7 +158,8 @@ fn comparisons_and_extremes_respect_nan() {
     of_two(&driver, "smaller", ElementOp::Minimum, 0.0);
     let all = [f32::NAN, -f32::INFINITY, -1.0, -1e-40, -0.0, 0.0, 1e-40, 1.0, f32::INFINITY];
     let pairs: Vec<[u32; 2]> = all.iter().flat_map(|x| all.iter().map(|y| [x.to_bits(), y.to_bits()])).collect();
-    let compares: [(&str, fn(f32, f32) -> bool); 3] =
+    type Compare = fn(f32, f32) -> bool;
+    let compares: [(&str, Compare); 3] =
         [("less", |x, y| x < y), ("less_equal", |x, y| x <= y), ("equal", |x, y| x == y)];
     for (name, compare) in compares {
         let got = computed(&driver, &format!("u32({name}_f32(bitcast<f32>(x), bitcast<f32>(y)))"), &pairs);

@@ -286,7 +286,8 @@ impl Driver for WgpuDriver {
             return self.healthy();
         }
         // Copies are of whole words: the rest of the first and the last one is read before.
-        let (before, after) = ((address % 4) as usize, bytes.len().wrapping_add(address as usize % 4).wrapping_neg() % 4);
+        let (before, after) =
+            ((address % 4) as usize, bytes.len().wrapping_add(address as usize % 4).wrapping_neg() % 4);
         if before + after == 0 {
             self.recorded().write(address, bytes);
             return self.healthy();

@@ -158,10 +158,12 @@ impl Recorded {
         let size = std::num::NonZero::new(MAX_ARGUMENTS as u64);
         let uniform = BufferBinding { buffer: &self.uniform, offset: 0, size };
         let mut entries = vec![BindGroupEntry { binding: 0, resource: BindingResource::Buffer(uniform) }];
-        entries.extend(chunks.iter().zip(1..).map(|(&chunk, binding)| BindGroupEntry {
-            binding,
-            resource: self.buffer(chunk).as_entire_binding(),
-        }));
+        entries.extend(
+            chunks
+                .iter()
+                .zip(1..)
+                .map(|(&chunk, binding)| BindGroupEntry { binding, resource: self.buffer(chunk).as_entire_binding() }),
+        );
         self.device.create_bind_group(&BindGroupDescriptor { label: None, layout, entries: &entries })
     }
 

@@ -50,7 +50,8 @@ impl Shader {
         let bindings = pattern.iter().map(|n| n + 1).max().unwrap_or(0);
         let element = if self.source.contains("(&memory_") { "atomic<u32>" } else { "u32" };
         for n in 0..bindings {
-            let _ = writeln!(text, "@group(0) @binding({}) var<storage, read_write> chunk{n}: array<{element}>;", n + 1);
+            let _ =
+                writeln!(text, "@group(0) @binding({}) var<storage, read_write> chunk{n}: array<{element}>;", n + 1);
         }
         let mut own = self.source.clone();
         // Longer numbers first: `memory_1` is the beginning of `memory_12`.

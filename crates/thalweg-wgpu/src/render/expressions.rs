@@ -206,7 +206,7 @@ impl Emitter<'_> {
     }
 
     /// Prints an expression into a buffer of its own: its text, and the statements before it.
-    fn apart(&mut self, of: &Expr) -> (String, String) {
+    fn in_own_buffer(&mut self, of: &Expr) -> (String, String) {
         let saved = std::mem::take(&mut self.out);
         let text = self.expr(of);
         (text, std::mem::replace(&mut self.out, saved))
@@ -214,7 +214,7 @@ impl Emitter<'_> {
 
     fn connective(&mut self, op: Binary, [left, right]: &[Expr; 2]) -> String {
         let x = self.expr(left);
-        let (y, before) = self.apart(right);
+        let (y, before) = self.in_own_buffer(right);
         let is_and = op == Binary::And;
         if before.is_empty() {
             return format!("({x} {} {y})", if is_and { "&&" } else { "||" });
@@ -227,8 +227,8 @@ impl Emitter<'_> {
 
     fn select(&mut self, [condition, yes, no]: &[Expr; 3]) -> String {
         let condition = self.expr(condition);
-        let (yes_text, before_yes) = self.apart(yes);
-        let (no_text, before_no) = self.apart(no);
+        let (yes_text, before_yes) = self.in_own_buffer(yes);
+        let (no_text, before_no) = self.in_own_buffer(no);
         if before_yes.is_empty() && before_no.is_empty() && !is_guarded(yes) && !is_guarded(no) {
             return format!("select({no_text}, {yes_text}, {condition})");
         }

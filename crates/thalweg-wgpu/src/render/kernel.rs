@@ -151,10 +151,8 @@ impl<'a> Emitter<'a> {
         let parameters = "@builtin(local_invocation_index) thread_index: u32, @builtin(workgroup_id) group: vec3<u32>";
         let globals: String = self.globals.values().map(|text| format!("{text}\n")).collect();
         let (name, block) = (kernel.name, kernel.block);
-        let own = format!(
-            "{globals}@compute @workgroup_size({block})\nfn {name}({parameters}) {{\n{head}{body}}}\n"
-        );
-        let mut text = format!("{MEMORY}");
+        let own = format!("{globals}@compute @workgroup_size({block})\nfn {name}({parameters}) {{\n{head}{body}}}\n");
+        let mut text = MEMORY.to_string();
         for word in memory_words(&own) {
             let _ = write!(text, " {word}");
         }

@@ -7,8 +7,8 @@ use std::fmt::Write;
 use thalweg_gpu::ir::{Atomic, Expr, Name, Type};
 use thalweg_ir::DType;
 
-/// Address of an element: operand's argument word and type, and text of the element's index in its chunk.
-pub struct Place {
+/// Address of an element: its operand's argument word and type, and text of the element's index in its chunk.
+pub struct ElementAddress {
     pub word: usize,
     pub ty: Type,
     pub index: String,
@@ -24,13 +24,13 @@ impl Emitter<'_> {
         if at.ty() == Type::I32 { text } else { format!("i32({text})") }
     }
 
-    /// Place of element `at` of an operand.
-    pub fn place(&mut self, operand: &str, at: &Expr) -> Option<Place> {
+    /// ElementAddress of element `at` of an operand.
+    pub fn place(&mut self, operand: &str, at: &Expr) -> Option<ElementAddress> {
         let at = self.offset(at);
         match self.scopes.find(operand) {
             Some(&Symbol::Operand(ty, word)) => {
                 let ty = self.resolved(ty);
-                Some(Place { word, ty, index: format!("{} + {at}", super::scope::spelled(operand)) })
+                Some(ElementAddress { word, ty, index: format!("{} + {at}", super::scope::spelled(operand)) })
             }
             _ => {
                 self.refuse(format!("{operand} is not in global memory"));
@@ -48,7 +48,7 @@ impl Emitter<'_> {
     }
 
     /// Text of an element's value in memory format.
-    pub fn load(&mut self, place: &Place) -> String {
+    pub fn load(&mut self, place: &ElementAddress) -> String {
         let bits = 8 * size(place.ty);
         let name = format!("load{bits}_{}", place.word);
         self.load_function(bits, place.word);
@@ -56,7 +56,7 @@ impl Emitter<'_> {
     }
 
     /// Prints the store of an element.
-    pub fn store(&mut self, place: &Place, value: &str) {
+    pub fn store(&mut self, place: &ElementAddress, value: &str) {
         let bits = 8 * size(place.ty);
         self.store_function(bits, place.word);
         let raw = to_bits(place.ty, value);
@@ -64,11 +64,11 @@ impl Emitter<'_> {
     }
 
     /// Prints the load of a vector into registers: whole words where it is narrow.
-    pub fn load_vector(&mut self, to: &str, lanes: u32, place: &Place) {
+    pub fn load_vector(&mut self, to: &str, lanes: u32, place: &ElementAddress) {
         let (per, first) = self.words_of(lanes, place);
         for lane in 0..lanes {
             let value = match per {
-                1 => self.load(&Place { index: format!("{first} + {lane}i"), ..*place }),
+                1 => self.load(&ElementAddress { index: format!("{first} + {lane}i"), ..*place }),
                 _ => {
                     if lane % per == 0 {
                         self.load_function(32, place.word);
@@ -85,11 +85,11 @@ impl Emitter<'_> {
     }
 
     /// Prints the store of a vector from registers: whole words where it is narrow.
-    pub fn store_vector(&mut self, from: &str, lanes: u32, place: &Place) {
+    pub fn store_vector(&mut self, from: &str, lanes: u32, place: &ElementAddress) {
         let (per, first) = self.words_of(lanes, place);
         for lane in (0..lanes).step_by(per as usize) {
             if per == 1 {
-                let own = Place { index: format!("{first} + {lane}i"), ..*place };
+                let own = ElementAddress { index: format!("{first} + {lane}i"), ..*place };
                 self.store(&own, &format!("{from}[{lane}]"));
                 continue;
             }
@@ -102,7 +102,7 @@ impl Emitter<'_> {
 
     /// Number of elements per word that a vector is accessed by, and a variable with the index of its first element, or
     /// word if there are several.
-    fn words_of(&mut self, lanes: u32, place: &Place) -> (u32, String) {
+    fn words_of(&mut self, lanes: u32, place: &ElementAddress) -> (u32, String) {
         let per = match 4 / size(place.ty) as u32 {
             0 => 1,
             per if lanes.is_multiple_of(per) => per,
@@ -173,7 +173,7 @@ impl Emitter<'_> {
     }
 
     /// Prints an atomic update of an element of global memory.
-    pub fn update(&mut self, op: Atomic, place: &Place, value: &str, before: Option<&Name>) {
+    pub fn update(&mut self, op: Atomic, place: &ElementAddress, value: &str, before: Option<&Name>) {
         self.needs_atomic_memory = true;
         let (word, ty) = (place.word, place.ty);
         let (Type::Held(dtype) | Type::Stored(dtype)) = ty else {

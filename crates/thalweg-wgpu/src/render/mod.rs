@@ -7,7 +7,7 @@
 //! * `types`, `elements`, `monoid`: dtypes, elementwise operations, combine operations of folds and scans.
 //! * `functions`: the prelude, of which a source has the functions that it calls.
 //!
-//! What WGSL cannot say makes a source that the driver refuses to compile, with the reason.
+//! A kernel that WGSL cannot express becomes a source that the driver refuses to compile, with the reason.
 
 mod elements;
 mod expressions;

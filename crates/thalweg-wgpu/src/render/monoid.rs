@@ -27,7 +27,8 @@ fn combined(op: Monoid, dtype: DType) -> String {
             Node::Element { op, .. } => {
                 let args: Vec<String> = body.args(id).map(|a| format!("n{}", a.0)).collect();
                 let args: Vec<&str> = args.iter().map(String::as_str).collect();
-                expression(op, body.operand_dtype(id), &args).unwrap_or_else(|| unreachable!("{} is expanded", op.name()))
+                expression(op, body.operand_dtype(id), &args)
+                    .unwrap_or_else(|| unreachable!("{} is expanded", op.name()))
             }
             ref other => unreachable!("{other:?} is no operation on two partial results"),
         };

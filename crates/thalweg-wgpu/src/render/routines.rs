@@ -125,7 +125,8 @@ impl Emitter<'_> {
     fn fold_steps(&mut self, own: String, op: Monoid, dtype: DType, steps: impl Fn(&str) -> String) -> String {
         let (shuffled, ty) = (self.shuffled(Type::Held(dtype)), self.type_name(Type::Held(dtype)));
         let steps = steps(&format!("y = {}(y, {shuffled}(y, own_thread ^ o));", name(op, dtype)));
-        self.globals.insert(own.clone(), format!("fn {own}(x: {ty}) -> {ty} {{\n  var y = x;\n  {steps}\n  return y;\n}}"));
+        self.globals
+            .insert(own.clone(), format!("fn {own}(x: {ty}) -> {ty} {{\n  var y = x;\n  {steps}\n  return y;\n}}"));
         own
     }
 

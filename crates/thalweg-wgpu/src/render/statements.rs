@@ -190,7 +190,8 @@ impl Emitter<'_> {
         if !before.is_empty() {
             self.refuse("a loop's bound reads memory");
         }
-        let goes_on = if ty.ends_with("64") { format!("less_{ty}({name}, {below})") } else { format!("{name} < {below}") };
+        let goes_on =
+            if ty.ends_with("64") { format!("less_{ty}({name}, {below})") } else { format!("{name} < {below}") };
         let _ = write!(self.out, "for (var {name}: {ty} = {from}; {goes_on}; {name} += {step}) ");
         self.block(body);
         self.out.push('\n');

@@ -104,7 +104,11 @@ fn choose(
     // Additions to one element wait for each other: with many values for each, sorted ones are faster.
     let float = || {
         let few = TUNABLES.max_atomic_values.admits(g.n / g.size.max(1));
-        has_atomics && op == ScatterOp::Add && order == ScatterOrder::Any && matches!(dtype, DType::F32 | DType::F64) && few
+        has_atomics
+            && op == ScatterOp::Add
+            && order == ScatterOrder::Any
+            && matches!(dtype, DType::F32 | DType::F64)
+            && few
     };
     if float() || whole && matches!(op, ScatterOp::Add | ScatterOp::Max | ScatterOp::Min) {
         return ScatterStage::Atomic(op);

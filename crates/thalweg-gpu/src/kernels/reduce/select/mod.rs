@@ -122,7 +122,12 @@ impl Spread<'_> {
         let along = matches!(strategy, RowStrategy::Registers { .. } | RowStrategy::Reread { .. });
         let again = matches!(strategy, RowStrategy::Reread { .. }) || along && self.is_split(strategy);
         let exchange = self.target.chip().capabilities.exchange;
-        if !exchange || !again || self.body.folds.len() < 2 || !self.body.scans.is_empty() || !self.body.combined.is_empty() {
+        if !exchange
+            || !again
+            || self.body.folds.len() < 2
+            || !self.body.scans.is_empty()
+            || !self.body.combined.is_empty()
+        {
             return None;
         }
         let more = expand(&with_lower_moments(self.body), &|op, dtype| self.target.is_native(op, dtype));
