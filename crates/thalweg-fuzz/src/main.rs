@@ -83,6 +83,10 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
             eprintln!("{info}");
         }
     }));
+    #[cfg(feature = "wgpu")]
+    if arguments.device.starts_with("wgpu") && (arguments.kernels || arguments.gradients || arguments.loops) {
+        return Err(Error::Value("adapters of wgpu run random programs and functions only".into()));
+    }
     let planned = if arguments.device == "cpu" { PLANNED } else { PLANNED_ON_GPU };
     if arguments.coverage || arguments.least_coverage.is_some() || arguments.coverage_file.is_some() {
         thalweg_ir::tunable::count_sides();

@@ -24,7 +24,7 @@ impl Emitter<'_> {
         if at.ty() == Type::I32 { text } else { format!("i32({text})") }
     }
 
-    /// ElementAddress of element `at` of an operand.
+    /// Address of element `at` of an operand.
     pub fn place(&mut self, operand: &str, at: &Expr) -> Option<ElementAddress> {
         let at = self.offset(at);
         match self.scopes.find(operand) {
