@@ -84,8 +84,8 @@ fn boolean(op: ElementOp, a: &[&str]) -> Option<String> {
     use ElementOp::*;
     Some(match op {
         Not => format!("!{}", a[0]),
-        And => format!("({} && {})", a[0], a[1]),
-        Or => format!("({} || {})", a[0], a[1]),
+        And => format!("({} & {})", a[0], a[1]),
+        Or => format!("({} | {})", a[0], a[1]),
         Eq => format!("({} == {})", a[0], a[1]),
         Xor | Ne => format!("({} != {})", a[0], a[1]),
         Where => select(a),

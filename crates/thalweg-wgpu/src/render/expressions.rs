@@ -216,8 +216,10 @@ impl Emitter<'_> {
         let x = self.expr(left);
         let (y, before) = self.in_own_buffer(right);
         let is_and = op == Binary::And;
+        // Connectives that skip an operand are branches, which only operands that must be skipped are worth.
         if before.is_empty() {
-            return format!("({x} {} {y})", if is_and { "&&" } else { "||" });
+            let sign = if is_and { "&" } else { "|" };
+            return format!("({x} {} {y})", if is_guarded(right) { sign.repeat(2) } else { sign.into() });
         }
         let name = self.fresh("both");
         let unless = if is_and { "" } else { "!" };

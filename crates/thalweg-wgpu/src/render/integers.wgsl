@@ -1,23 +1,24 @@
 // Functions of the integer type T. They wrap; division by zero gives 0.
 
 fn div_T(x: T, y: T) -> T {
-  if equal_T(y, T(0)) { return T(0); }
-  if SIGNED && equal_T(y, T(0) - T(1)) { return T(0) - x; }
-  return x / y;
+  let overflows = SIGNED & equal_T(y, T(0) - T(1));
+  let q = x / select(y, T(1), equal_T(y, T(0)) | overflows);
+  return select(select(q, T(0) - x, overflows), T(0), equal_T(y, T(0)));
 }
 
 // With the sign of the divisor.
 fn rem_T(x: T, y: T) -> T {
-  if equal_T(y, T(0)) || (SIGNED && equal_T(y, T(0) - T(1))) { return T(0); }
-  let r = x - (x / y) * y;
-  return select(r, r + y, !equal_T(r, T(0)) && less_T(r, T(0)) != less_T(y, T(0)));
+  let is_zero = equal_T(y, T(0)) | (SIGNED & equal_T(y, T(0) - T(1)));
+  let r = x - (x / select(y, T(1), is_zero)) * y;
+  let signed = select(r, r + y, !equal_T(r, T(0)) & (less_T(r, T(0)) != less_T(y, T(0))));
+  return select(signed, T(0), is_zero);
 }
 
 fn floor_T(x: T, y: T) -> T {
-  if equal_T(y, T(0)) { return T(0); }
-  if SIGNED && equal_T(y, T(0) - T(1)) { return T(0) - x; }
-  let q = x / y;
-  return select(q, q - T(1), !equal_T(q * y, x) && less_T(x, T(0)) != less_T(y, T(0)));
+  let overflows = SIGNED & equal_T(y, T(0) - T(1));
+  let q = x / select(y, T(1), equal_T(y, T(0)) | overflows);
+  let floor = select(q, q - T(1), !equal_T(q * y, x) & (less_T(x, T(0)) != less_T(y, T(0))));
+  return select(select(floor, T(0) - x, overflows), T(0), equal_T(y, T(0)));
 }
 
 fn pow_T(x: T, y: T) -> T {
@@ -41,15 +42,15 @@ fn magnitude_T(x: T) -> T { return select(x, T(0) - x, less_T(x, T(0))); }
 
 fn sign_T(x: T) -> T { return select(select(T(0), T(0) - T(1), less_T(x, T(0))), T(1), less_T(T(0), x)); }
 
-// By n bits of a type of `width` bits.
+// By n bits of a type of `width` bits. Without branches, of which random numbers would have hundreds.
 fn shl_T(x: T, n: T, width: u32) -> T {
-  if less_T(n, T(0)) || !less_T(n, T(width)) { return T(0); }
-  return x << u32(n);
+  let inside = !less_T(n, T(0)) & less_T(n, T(width));
+  return select(T(0), x << (u32(n) & LAST), inside);
 }
 
 fn shr_T(x: T, n: T, width: u32) -> T {
-  if less_T(n, T(0)) || !less_T(n, T(width)) { return select(T(0), T(0) - T(1), less_T(x, T(0))); }
-  return x >> u32(n);
+  let inside = !less_T(n, T(0)) & less_T(n, T(width));
+  return select(select(T(0), T(0) - T(1), less_T(x, T(0))), x >> (u32(n) & LAST), inside);
 }
 
 fn larger_T(x: T, y: T) -> T { return select(y, x, less_T(y, x)); }

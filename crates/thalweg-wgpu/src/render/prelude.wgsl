@@ -20,11 +20,11 @@ fn order_of(x: f32) -> i32 {
   return select(bits, bitcast<i32>(0x80000000u) - bits, bits < 0i);
 }
 
-fn equal_f32(x: f32, y: f32) -> bool { return order_of(x) == order_of(y) && !is_nan(x) && !is_nan(y); }
+fn equal_f32(x: f32, y: f32) -> bool { return (order_of(x) == order_of(y)) & !is_nan(x) & !is_nan(y); }
 
-fn less_f32(x: f32, y: f32) -> bool { return order_of(x) < order_of(y) && !is_nan(x) && !is_nan(y); }
+fn less_f32(x: f32, y: f32) -> bool { return (order_of(x) < order_of(y)) & !is_nan(x) & !is_nan(y); }
 
-fn less_equal_f32(x: f32, y: f32) -> bool { return order_of(x) <= order_of(y) && !is_nan(x) && !is_nan(y); }
+fn less_equal_f32(x: f32, y: f32) -> bool { return (order_of(x) <= order_of(y)) & !is_nan(x) & !is_nan(y); }
 
 // Integer that compares like a float other than NaN, with -0 below +0.
 fn total_order(x: f32) -> i32 {
@@ -34,15 +34,15 @@ fn total_order(x: f32) -> i32 {
 
 fn larger_f32(x: f32, y: f32) -> f32 {
   let most = select(y, x, total_order(x) > total_order(y));
-  return select(most, bits_f32(0x7fc00000u), is_nan(x) || is_nan(y));
+  return select(most, bits_f32(0x7fc00000u), is_nan(x) | is_nan(y));
 }
 
 fn smaller_f32(x: f32, y: f32) -> f32 {
   let least = select(y, x, total_order(x) < total_order(y));
-  return select(least, bits_f32(0x7fc00000u), is_nan(x) || is_nan(y));
+  return select(least, bits_f32(0x7fc00000u), is_nan(x) | is_nan(y));
 }
 
-fn relu_f32(x: f32) -> f32 { return select(x, 0.0, order_of(x) <= 0i && !is_nan(x)); }
+fn relu_f32(x: f32) -> f32 { return select(x, 0.0, (order_of(x) <= 0i) & !is_nan(x)); }
 
 fn sign_f32(x: f32) -> f32 {
   let order = order_of(x);
@@ -178,7 +178,7 @@ fn equal_u32(x: u32, y: u32) -> bool { return x == y; }
 fn less_u64(x: u64, y: u64) -> bool {
   let a = halves_of(x);
   let b = halves_of(y);
-  return a.y < b.y || (a.y == b.y && a.x < b.x);
+  return (a.y < b.y) | ((a.y == b.y) & (a.x < b.x));
 }
 
 fn equal_u64(x: u64, y: u64) -> bool { return all(halves_of(x) == halves_of(y)); }
@@ -186,7 +186,7 @@ fn equal_u64(x: u64, y: u64) -> bool { return all(halves_of(x) == halves_of(y));
 fn less_i64(x: i64, y: i64) -> bool {
   let a = halves_of(u64(x));
   let b = halves_of(u64(y));
-  return bitcast<i32>(a.y) < bitcast<i32>(b.y) || (a.y == b.y && a.x < b.x);
+  return (bitcast<i32>(a.y) < bitcast<i32>(b.y)) | ((a.y == b.y) & (a.x < b.x));
 }
 
 fn equal_i64(x: i64, y: i64) -> bool { return equal_u64(u64(x), u64(y)); }
