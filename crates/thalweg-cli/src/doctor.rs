@@ -32,6 +32,8 @@ fn run(calibrate: bool) -> Outcome {
     crate::gpus::show();
     #[cfg(not(feature = "cuda"))]
     crate::out!("GPUs          built without them (feature `cuda`)");
+    #[cfg(feature = "wgpu")]
+    crate::adapters::show();
     crate::out!("vectors       {}", instruction_sets());
     let bandwidth = device.bandwidth()?;
     crate::out!(

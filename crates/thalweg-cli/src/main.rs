@@ -1,5 +1,7 @@
 //! The `thalweg` program: demo, benchmarks, explanations, and diagnostics of the machine.
 
+#[cfg(feature = "wgpu")]
+mod adapters;
 mod autotune;
 mod bandwidth;
 mod bench;

@@ -209,7 +209,7 @@ fn a_misspelt_variable_is_an_error_that_lists_what_is_allowed() {
         ("THALWEG_ISA", "avx3", "avx512-amx, avx512-narrow, avx512, avx2 or tile"),
         ("THALWEG_THREADS", "many", "a number of threads, 1 to 1048576"),
         ("THALWEG_MEMORY_LIMIT", "4Q", "a number of bytes such as 512M or 4G"),
-        ("THALWEG_DEVICE", "gpu", "cpu, cuda, or cuda:0 and so on"),
+        ("THALWEG_DEVICE", "gpu", "cpu, cuda, cuda:0 and so on, or wgpu:0 and so on"),
         ("THALWEG_FUSION", "of", "on or off"),
         ("THALWEG_STRICT", "yes", "on or off"),
         ("THALWEG_SEARCH", "ful", "none, full, or a number of operations"),

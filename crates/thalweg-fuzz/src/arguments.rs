@@ -49,7 +49,7 @@ pub struct Arguments {
     /// these of earlier runs alone
     #[arg(long, value_name = "FILE")]
     pub coverage_file: Option<PathBuf>,
-    /// The device: cpu, cuda:0, cuda:emulated, cuda:emulated:small whose cache holds next to nothing (with the features that they need)
+    /// The device: cpu, cuda:0, cuda:emulated, cuda:emulated:small whose cache holds next to nothing, wgpu:0 (with the features that they need)
     #[arg(long, default_value = "cpu")]
     pub device: String,
     /// Also run each program as new processes would: with an empty disk cache, with one that holds its plans, and with

@@ -1,6 +1,8 @@
 //! Checks one program in every mode.
 
 mod circumstances;
+#[cfg(feature = "wgpu")]
+mod fast_math;
 mod judged;
 mod near;
 mod tiers;
@@ -10,6 +12,8 @@ use crate::program::{Argument, Program, Tensor};
 use crate::stability::Stability;
 use crate::traffic::Differences;
 use crate::tuning;
+#[cfg(feature = "wgpu")]
+pub use fast_math::Outcome;
 pub use near::known_parts;
 use std::cell::LazyCell;
 use std::sync::Arc;
@@ -35,6 +39,9 @@ pub struct Checker {
     counted: Option<(DeviceRef, Differences)>,
     /// Disk cache of plans for new processes, if that is checked.
     disk: Option<Disk>,
+    /// Whether the device's language is fast math, which has wider bounds.
+    #[cfg(feature = "wgpu")]
+    fast_math: bool,
 }
 
 /// Selection of the expensive checks, which only some programs get.
@@ -74,7 +81,7 @@ pub const STRICT: Mode = Mode {
 };
 pub const UNFUSED: Mode = Mode { fused: false, ..STRICT };
 /// Unfused as in a cold start: one kernel per operation, not strict.
-const SINGLE: Mode = Mode { fused: false, strict: false, ..STRICT };
+pub(crate) const SINGLE: Mode = Mode { fused: false, strict: false, ..STRICT };
 /// Not strict, with sums by an index in any order.
 pub const FAST: Mode = Mode { strict: false, atomic_sums: true, ..STRICT };
 
@@ -144,7 +151,16 @@ fn predicted(explanation: &Explanation) -> Result<(), String> {
 impl Checker {
     /// Makes a checker of a device; `threaded` is one that must give the same bits with more threads.
     pub fn new(device: DeviceRef, threaded: DeviceRef) -> Checker {
-        Checker { device, threaded, new_code: device, counted: None, disk: None, gpu: false }
+        Checker {
+            device,
+            threaded,
+            new_code: device,
+            counted: None,
+            disk: None,
+            gpu: false,
+            #[cfg(feature = "wgpu")]
+            fast_math: false,
+        }
     }
 
     /// Makes a checker for a GPU. Its kernels have scratch memory unknown to the plan, and compiling takes long: checks

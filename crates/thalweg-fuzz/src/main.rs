@@ -83,6 +83,10 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
             eprintln!("{info}");
         }
     }));
+    #[cfg(feature = "wgpu")]
+    if arguments.device.starts_with("wgpu") && (arguments.kernels || arguments.gradients || arguments.loops) {
+        return Err(Error::Value("adapters of wgpu run random programs and functions only".into()));
+    }
     let planned = if arguments.device == "cpu" { PLANNED } else { PLANNED_ON_GPU };
     if arguments.coverage || arguments.least_coverage.is_some() || arguments.coverage_file.is_some() {
         thalweg_ir::tunable::count_sides();
@@ -125,7 +129,11 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
             near: (seed + i) % NEAR == 1,
             scalars: true,
         };
+        #[cfg(feature = "wgpu")]
+        let is_fast_math = arguments.device.starts_with("wgpu");
         let check = |program: &Program| match (arguments.gradients, arguments.kernels, arguments.functions) {
+            #[cfg(feature = "wgpu")]
+            _ if is_fast_math => check_fast_math(&checker, program),
             _ if arguments.loops => loops::check(&checker, seed + i),
             (true, _, _) => gradients::check(&checker, program, seed + i, ways),
             (_, true, _) => kernels::check(&checker, seed + i, ways),
@@ -163,7 +171,13 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         println!("{skipped} are no single segment");
     }
     let generic = check::generic_kernels();
-    if arguments.device != "cpu" {
+    #[cfg(feature = "wgpu")]
+    if arguments.device.starts_with("wgpu") {
+        let refused = REFUSED.lock().unwrap_or_else(|e| e.into_inner());
+        println!("{} programs refused", refused.values().sum::<u64>());
+        refused.iter().for_each(|(why, n)| println!("  {n}: {why}"));
+    }
+    if arguments.device.starts_with("cuda") {
         println!("{generic} kernels by the generic ones");
         // If no generic kernel ever ran, all values would be right and the path untested: that is a failure.
         failed += u64::from(generic == 0 && programs >= 20 && only.is_none() && !arguments.loops);
@@ -217,6 +231,10 @@ fn checker(arguments: &Arguments) -> Result<Checker, Error> {
             let (counting, differences) = Compared::new(open()?, traffic::by_emulator, traffic::as_moved);
             on_gpu(&open()?)?.with_counted(DeviceRef::register(counting), differences)
         }
+        #[cfg(feature = "wgpu")]
+        name if name.starts_with("wgpu") => {
+            Checker::fast_math(DeviceRef::register(thalweg_wgpu::WgpuDevice::open(name)?))
+        }
         #[cfg(feature = "cuda")]
         name => on_gpu(&thalweg_cuda::CudaDevice::open(name)?)?,
         #[cfg(not(feature = "cuda"))]
@@ -231,6 +249,20 @@ fn checker(arguments: &Arguments) -> Result<Checker, Error> {
 fn on_gpu(device: &std::sync::Arc<thalweg_cuda::CudaDevice>) -> Result<Checker, Error> {
     let generic = device.by_generic_kernels()?;
     Ok(Checker::on_gpu(DeviceRef::register(device.clone())).with_new_code_on(DeviceRef::register(generic)))
+}
+
+/// Programs that a device refused, by reason.
+#[cfg(feature = "wgpu")]
+static REFUSED: std::sync::Mutex<std::collections::BTreeMap<String, u64>> =
+    std::sync::Mutex::new(std::collections::BTreeMap::new());
+
+/// Checks a program on a device without strict mode; a refused program passes, and is counted.
+#[cfg(feature = "wgpu")]
+fn check_fast_math(checker: &Checker, program: &Program) -> Result<(), String> {
+    if let check::Outcome::Refused(why) = checker.check_fast_math(program)? {
+        *REFUSED.lock().unwrap_or_else(|e| e.into_inner()).entry(why).or_default() += 1;
+    }
+    Ok(())
 }
 
 fn outcome(check: &dyn Fn(&Program) -> Result<(), String>, program: &Program) -> Result<(), String> {

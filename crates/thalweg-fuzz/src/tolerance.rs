@@ -42,6 +42,8 @@ pub struct Tolerance {
     /// For a product reduction, whether each result may overflow or underflow in one order and not in another.
     depends: Vec<bool>,
     terms: f64,
+    /// Whether the device's language is fast math: see [`Tolerance::of_fast_math`].
+    fast_math: bool,
 }
 
 impl Tolerance {
@@ -75,7 +77,39 @@ impl Tolerance {
             }
             _ => {}
         }
-        Tolerance { op, dtype, absolute, extreme: is_extreme, depends, terms }
+        Tolerance { op, dtype, absolute, extreme: is_extreme, depends, terms, fast_math: false }
+    }
+
+    /// Tolerance on a device whose language is fast math: quotients and square roots are off by up to 4 ulp, scans are
+    /// accumulated in f32, and subnormals count as 0.
+    #[cfg(feature = "wgpu")]
+    pub fn of_fast_math(op: Op, dtype: DType, attr: u32, args: &[&Array]) -> Tolerance {
+        let mut tolerance = Tolerance { fast_math: true, ..Tolerance::new(op, dtype, attr, args) };
+        let epsilon = f64::from(f32::EPSILON);
+        match op {
+            Op::Scan(ScanOp::Sum) => tolerance.absolute = epsilon * (16.0 + depth(args[0])) * sum_of(args[0]),
+            Op::Scan(ScanOp::LogSumExp) => {
+                tolerance.absolute = 4.0 * epsilon * magnitude(args) * (16.0 + depth(args[0]));
+            }
+            Op::Scan(ScanOp::Prod) => tolerance.terms = args[0].shape.numel() as f64,
+            _ => {}
+        }
+        tolerance
+    }
+
+    /// Whether a result is acceptable by the bounds of fast math alone.
+    fn is_fast_math(&self, got: f64, want: f64, distance: u64) -> bool {
+        let flushed = 2.0 * f64::from(f32::MIN_POSITIVE);
+        let relative = 4.0 * self.terms * f64::from(f32::EPSILON) * want.abs();
+        let ulps = match self.op {
+            Op::Element(e) => {
+                let divides = matches!(e, ElementOp::Div | ElementOp::Sqrt | ElementOp::Rsqrt | ElementOp::Recip);
+                if divides || e.row().ulps > 0 { 4 + 2 * u64::from(e.row().ulps) } else { 0 }
+            }
+            _ => 0,
+        };
+        self.fast_math
+            && (distance <= ulps || (got - want).abs() <= relative || got.abs() <= flushed && want.abs() <= flushed)
     }
 
     /// Whether `got` is acceptable as element `p` of the result if the interpreter gives `want`.
@@ -84,6 +118,9 @@ impl Tolerance {
             return got == want || self.op.region().is_some_and(|l| !l.is_exact());
         };
         let distance = ulps(g, w, self.dtype);
+        if self.is_fast_math(g, w, distance) {
+            return true;
+        }
         // Narrow floats are computed in f32 and rounded a second time.
         let narrow = matches!(self.dtype, DType::BF16 | DType::F16) as u64;
         let near = (g - w).abs() <= self.absolute;

@@ -384,10 +384,11 @@ impl Allowed {
 
 /// Whether a text is a valid device name.
 fn is_device(name: &str) -> bool {
-    let number = |n: &str| {
-        matches!(n, "emulated" | "emulated:small" | "absent") || !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit())
-    };
-    name == "cpu" || name == "cuda" || name.strip_prefix("cuda:").is_some_and(number)
+    let is_number = |n: &str| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit());
+    let is_gpu = |n: &str| matches!(n, "emulated" | "emulated:small" | "absent") || is_number(n);
+    matches!(name, "cpu" | "cuda" | "wgpu")
+        || name.strip_prefix("cuda:").is_some_and(is_gpu)
+        || name.strip_prefix("wgpu:").is_some_and(is_number)
 }
 
 /// Number of bytes: digits, optionally followed by the unit `K`, `M`, `G` or `T` (powers of 1,024) and `B` or `iB`.
@@ -420,7 +421,7 @@ impl fmt::Display for Allowed {
             }
             Allowed::Percent => f.write_str("off, or a percentage from 0 to 100"),
             Allowed::Bytes => f.write_str("a number of bytes such as 512M or 4G"),
-            Allowed::Device => f.write_str("cpu, cuda, or cuda:0 and so on"),
+            Allowed::Device => f.write_str("cpu, cuda, cuda:0 and so on, or wgpu:0 and so on"),
             Allowed::Folder { off: true } => f.write_str("off, or a folder (a new one has a slash in it)"),
             Allowed::Folder { off: false } => f.write_str("a folder (a new one has a slash in it)"),
             Allowed::There { off: true } => f.write_str("off, a file that is there, or a name the loader knows"),

@@ -71,6 +71,9 @@ impl Device {
                 if cfg!(not(feature = "cuda")) && name.starts_with("cuda") {
                     message += " (built without the feature `cuda`)";
                 }
+                if cfg!(not(feature = "wgpu")) && name.starts_with("wgpu") {
+                    message += " (built without the feature `wgpu`)";
+                }
                 Err(Error::Device { device: name.to_string(), message })
             }
         }
@@ -191,6 +194,8 @@ impl fmt::Debug for Device {
 const BACKENDS: &[Backend] = &[
     #[cfg(feature = "cuda")]
     thalweg_cuda::BACKEND,
+    #[cfg(feature = "wgpu")]
+    thalweg_wgpu::BACKEND,
 ];
 
 /// The first GPU, if one can be used. If not, the CPU, unless the environment names a backend's libraries: then the

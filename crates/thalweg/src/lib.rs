@@ -157,6 +157,8 @@ mod sweep;
 mod tape;
 #[doc(hidden)]
 pub mod tunable;
+#[cfg(feature = "wgpu")]
+pub mod wgpu;
 mod windows;
 
 pub use assign::{SliceMut, SlicePart};

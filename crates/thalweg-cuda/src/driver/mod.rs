@@ -41,5 +41,14 @@ use thalweg_gpu::Capabilities;
 /// Returns the capabilities of a chip of compute capability `sm` (90 for 9.0).
 pub(crate) fn capabilities(sm: u32) -> Capabilities {
     // Only sm_90 has wgmma.
-    Capabilities { warp_matrix: sm >= 80, warpgroup_matrix: sm == 90, tensor_maps: sm >= 90 }
+    Capabilities {
+        warp_matrix: sm >= 80,
+        warpgroup_matrix: sm == 90,
+        tensor_maps: sm >= 90,
+        exchange: true,
+        warps: true,
+        tiles: true,
+        groups: true,
+        wide_atomics: true,
+    }
 }

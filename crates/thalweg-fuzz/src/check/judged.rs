@@ -53,7 +53,11 @@ impl Checker {
                 })
                 .chain(&scalars)
                 .collect();
-            let tolerance = Tolerance::new(step.op, step.dtype, step.attr, &tensors);
+            #[cfg(feature = "wgpu")]
+            let new = if self.fast_math { Tolerance::of_fast_math } else { Tolerance::new };
+            #[cfg(not(feature = "wgpu"))]
+            let new = Tolerance::new;
+            let tolerance = new(step.op, step.dtype, step.attr, &tensors);
             for p in 0..step.shape.numel() {
                 let (g, w) = (arrays[i].get(p), want.get(p));
                 if !tolerance.accepts(p, g, w) {

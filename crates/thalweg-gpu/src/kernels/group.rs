@@ -31,7 +31,7 @@ fn can_be_part(draft: &Draft) -> bool {
 /// Merges the launches `which` of the plan into grouped launches. They must be independent of each other and of the
 /// others.
 pub fn join(plan: &mut Plan, which: &[usize], target: &dyn Target) {
-    if which.len() < 2 {
+    if which.len() < 2 || !target.chip().capabilities.groups {
         return;
     }
     let mut chosen = vec![false; plan.stages.len()];

@@ -127,7 +127,10 @@ fn an_unknown_device_in_the_environment_is_named() {
     };
     assert!(run("cpu").0);
     let (ok, text) = run("abacus");
-    assert!(!ok && text.contains("THALWEG_DEVICE=abacus: it may be cpu, cuda, or cuda:0 and so on"), "{text}");
+    assert!(
+        !ok && text.contains("THALWEG_DEVICE=abacus: it may be cpu, cuda, cuda:0 and so on, or wgpu:0 and so on"),
+        "{text}"
+    );
     let (ok, text) = run("cuda:999");
     assert!(!ok && text.contains("the default device: cuda:999: "), "{text}");
 }

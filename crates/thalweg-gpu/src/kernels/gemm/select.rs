@@ -99,7 +99,8 @@ pub fn split_k(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> usize {
     let tile = shape(c, g, chip);
     let tiles = g.batches() * p.m.div_ceil(tile.m as usize) * p.n.div_ceil(tile.n as usize);
     let steps = p.k.div_ceil(tile.k as usize);
-    if c.precision == Precision::Ordered || tiles == 0 || !matches!(c.accumulator().size(), 4 | 8) {
+    let exchange = chip.capabilities.exchange;
+    if !exchange || c.precision == Precision::Ordered || tiles == 0 || !matches!(c.accumulator().size(), 4 | 8) {
         return 1;
     }
     let free = chip.multiprocessors as usize / tiles;

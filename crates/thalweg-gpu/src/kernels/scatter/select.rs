@@ -26,7 +26,8 @@ pub fn add(
 ) -> Result<(), Error> {
     let (mut next, mut scalars) = (1, 0);
     let mut targets = [RuntimeArgument::Operand(0, 0); 4];
-    let counted = histogram::select::fits(op, dtype, geometry);
+    let can_count = target.chip().capabilities.tiles && has_atomics(dtype, target.chip());
+    let counted = can_count && histogram::select::fits(op, dtype, geometry);
     let index = histogram::select::fused(inputs[0].as_deref(), geometry).filter(|_| counted);
     let mut of_index = vec![];
     for (n, input) in inputs.iter().enumerate() {
@@ -81,6 +82,11 @@ fn dimensions(g: &ScatterGeometry) -> (Dims, usize) {
     (dims, rows)
 }
 
+/// Whether the chip updates elements of a dtype atomically.
+fn has_atomics(dtype: DType, chip: &Chip) -> bool {
+    dtype.size() == 4 || chip.capabilities.wide_atomics
+}
+
 /// Selects the strategy of a scatter over `lines` lines, with `rows` rows of indices to sort.
 fn choose(
     (op, dtype, order): (ScatterOp, DType, ScatterOrder),
@@ -93,11 +99,16 @@ fn choose(
     if serial || lines.saturating_mul(g.n) >= 1 << 37 {
         return ScatterStage::Lines(op);
     }
-    let whole = matches!(dtype, DType::I32 | DType::I64 | DType::U32 | DType::U64);
+    let has_atomics = has_atomics(dtype, chip);
+    let whole = has_atomics && matches!(dtype, DType::I32 | DType::I64 | DType::U32 | DType::U64);
     // Additions to one element wait for each other: with many values for each, sorted ones are faster.
     let float = || {
         let few = TUNABLES.max_atomic_values.admits(g.n / g.size.max(1));
-        op == ScatterOp::Add && order == ScatterOrder::Any && matches!(dtype, DType::F32 | DType::F64) && few
+        has_atomics
+            && op == ScatterOp::Add
+            && order == ScatterOrder::Any
+            && matches!(dtype, DType::F32 | DType::F64)
+            && few
     };
     if float() || whole && matches!(op, ScatterOp::Add | ScatterOp::Max | ScatterOp::Min) {
         return ScatterStage::Atomic(op);
@@ -114,7 +125,7 @@ fn choose(
     // Short runs are faster in one launch. A few elements may have many values even if the average is low; cutting
     // their runs pays from about a million values on, which take one thread 0.1 s.
     let long = TUNABLES.min_run_values.reached_by(g.n / g.size.max(1)) || TUNABLES.min_skewed_values.reached_by(g.n);
-    let chunks = order != ScatterOrder::Indices && g.n > TUNABLES.run_chunk.size() && long;
+    let chunks = chip.capabilities.warps && order != ScatterOrder::Indices && g.n > TUNABLES.run_chunk.size() && long;
     if chunks { ScatterStage::Chunks(op) } else { ScatterStage::Runs(op) }
 }
 

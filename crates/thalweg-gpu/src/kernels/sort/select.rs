@@ -10,5 +10,9 @@ pub fn add(sort: RowScan, plan: &mut Plan, target: &dyn Target) {
     if sort.rows * sort.points == 0 {
         return;
     }
-    if radix::select::fits(&sort) { radix::select::add(sort, plan, target) } else { merge::select::add(sort, plan) }
+    if target.chip().capabilities.exchange && radix::select::fits(&sort) {
+        radix::select::add(sort, plan, target)
+    } else {
+        merge::select::add(sort, plan)
+    }
 }

@@ -24,6 +24,9 @@ impl Spread<'_> {
     /// strategy does not apply.
     pub(super) fn by_blocks(&self) -> Option<RowStrategy> {
         let (body, chip) = (self.body, self.target.chip());
+        if !chip.capabilities.exchange {
+            return None;
+        }
         let (_, n) = self.counts();
         let is_near = |bytes: usize| {
             let cache = &TUNABLES.cache_divisor;

@@ -39,13 +39,16 @@ impl Spread<'_> {
 
     /// Whether all scans run in registers, because the strategy holds whole rows there.
     pub(super) fn scans_are_held(&self, strategy: RowStrategy) -> bool {
-        let held = matches!(strategy, RowStrategy::Registers { .. });
+        let held = matches!(strategy, RowStrategy::Registers { .. }) && self.target.chip().capabilities.warps;
         held && self.body.scans.iter().all(|s| is_in_registers(s, self.scan_dtype(s)))
     }
 
     /// Plans the chained scan of a row that is too long to be held; `None` where its elements go through memory.
     pub(super) fn chained(&self, strategy: RowStrategy) -> Option<ChainedScan> {
         let [scan] = self.body.scans[..] else { return None };
+        if !self.target.chip().capabilities.exchange {
+            return None;
+        }
         let along = matches!(strategy, RowStrategy::Registers { .. } | RowStrategy::Reread { .. });
         if !along || !self.body.combined.is_empty() || !is_in_registers(&scan, self.scan_dtype(&scan)) {
             return None;

@@ -121,7 +121,13 @@ impl Spread<'_> {
         let strategy = self.strategy();
         let along = matches!(strategy, RowStrategy::Registers { .. } | RowStrategy::Reread { .. });
         let again = matches!(strategy, RowStrategy::Reread { .. }) || along && self.is_split(strategy);
-        if !again || self.body.folds.len() < 2 || !self.body.scans.is_empty() || !self.body.combined.is_empty() {
+        let exchange = self.target.chip().capabilities.exchange;
+        if !exchange
+            || !again
+            || self.body.folds.len() < 2
+            || !self.body.scans.is_empty()
+            || !self.body.combined.is_empty()
+        {
             return None;
         }
         let more = expand(&with_lower_moments(self.body), &|op, dtype| self.target.is_native(op, dtype));
@@ -226,6 +232,9 @@ impl Spread<'_> {
 
     /// Whether rows are so few that blocks have to share them, and so long that each gets a chunk.
     fn is_split(&self, strategy: RowStrategy) -> bool {
+        if !self.target.chip().capabilities.exchange {
+            return false;
+        }
         let (rows, n) = self.counts();
         let is_large = || !TUNABLES.max_unsplit_elements.admits(self.space.rows() * self.space.row());
         let busy = self.target.chip().multiprocessors as usize;

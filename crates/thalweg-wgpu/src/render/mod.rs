@@ -1,0 +1,83 @@
+//! Code generation: WGSL from kernels.
+//!
+//! In: a [`Skeleton`]. Out: source text, the same for all sizes of its class. Kernel arguments are a uniform buffer of
+//! 64-bit words; the address of an operand is a 32-bit offset in the chunk that the operand's argument names.
+//!
+//! * `kernel`: a whole source. `statements`, `expressions`, `memory`, `routines`: its parts.
+//! * `types`, `elements`, `monoid`: dtypes, elementwise operations, combine operations of folds and scans.
+//! * `functions`: the prelude, of which a source has the functions that it calls.
+//!
+//! A kernel that WGSL cannot express becomes a source that the driver refuses to compile, with the reason.
+
+mod elements;
+mod expressions;
+pub mod functions;
+mod kernel;
+mod memory;
+mod monoid;
+mod routines;
+mod scope;
+mod statements;
+pub mod types;
+
+use crate::driver::REFUSED;
+use elements::is_native;
+use thalweg_gpu::ir::Kernel;
+use thalweg_gpu::kernels::sort::SortPass;
+use thalweg_gpu::runtime::{Printer, Source};
+use thalweg_gpu::{Skeleton, kernels};
+use thalweg_ir::{DType, ElementOp};
+
+/// Printer of WGSL.
+#[derive(Debug)]
+pub struct WgslPrinter;
+
+impl Printer for WgslPrinter {
+    fn prelude(&self) -> &'static str {
+        ""
+    }
+
+    fn source(&self, of: &Skeleton) -> Source {
+        let own = program(of).and_then(|kernel| kernel::source(&kernel));
+        let own = own.unwrap_or_else(|why| format!("{REFUSED}{} on wgpu: {why}\n", of.about()));
+        Source { options: "", own }
+    }
+
+    fn program(&self, of: &Skeleton) -> Option<Kernel> {
+        program(of).ok()
+    }
+
+    fn is_native(&self, op: ElementOp, dtype: DType) -> bool {
+        is_native(op, dtype)
+    }
+
+    fn extension(&self) -> &'static str {
+        "wgsl"
+    }
+}
+
+/// Program of a kernel.
+///
+/// # Errors
+/// The reason why there is none, where a kernel is not supported.
+fn program(of: &Skeleton) -> Result<Kernel, String> {
+    Ok(match of {
+        Skeleton::Map(body, class) => kernels::map::emit::kernel(body, class, &is_native),
+        Skeleton::Rows(body, class) => kernels::reduce::emit::kernel(body, class, &is_native),
+        Skeleton::Scatter(class) => kernels::scatter::emit::kernel(class),
+        Skeleton::Histogram(body, class) => kernels::histogram::emit::kernel(body, class, &is_native),
+        Skeleton::Scan(class) => kernels::scan::emit::kernel(class),
+        Skeleton::Sort(class) => match class.pass {
+            SortPass::Runs | SortPass::Merge => kernels::sort::merge::emit::kernel(class),
+            SortPass::Histogram | SortPass::Digit => kernels::sort::radix::emit::kernel(class),
+        },
+        Skeleton::IndexSort(class) => kernels::scatter::index_sort::emit::kernel(class),
+        Skeleton::Combine(class) => kernels::combine::emit::kernel(class, &is_native),
+        Skeleton::Gemm(class) => kernels::gemm::emit::kernel(class, &is_native),
+        Skeleton::TmaGemm(_) | Skeleton::Attention(_) => return Err("it has no tensor cores".into()),
+        Skeleton::Foreign(_) => return Err("CUDA C++ does not run there".into()),
+        Skeleton::Generic(_) | Skeleton::Group(_) | Skeleton::Library(_) => {
+            return Err("there are no such kernels".into());
+        }
+    })
+}

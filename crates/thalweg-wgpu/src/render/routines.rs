@@ -1,0 +1,160 @@
+//! Routines: folds over lanes and threads, shuffles, ballots. Threads of a warp exchange values through workgroup memory,
+//! since a subgroup's size is the adapter's own, and all threads of a block take part.
+
+use super::kernel::Emitter;
+use super::monoid::name;
+use super::scope::Symbol;
+use super::types::{cast, constant};
+use thalweg_gpu::ir::{Definition, Expr, Routine, Shuffle, Type};
+use thalweg_ir::{DType, Monoid};
+
+impl Emitter<'_> {
+    /// Prints the call of a routine that has a result.
+    pub fn routine(&mut self, of: Routine, args: &[Expr]) -> String {
+        let all: Vec<String> = args.iter().map(|x| self.expr(x)).collect();
+        let list = all.join(", ");
+        match of {
+            Routine::Combine(op, dtype) => format!("{}({list})", name(op, dtype)),
+            Routine::FoldLanes(op, dtype) => self.fold_lanes(op, dtype, &args[0], &list),
+            Routine::FoldThreads(op, dtype, group) => {
+                format!("{}({list})", self.fold_threads(op, dtype, u32::from(group).min(32)))
+            }
+            Routine::FoldWarps(op, dtype, group) => {
+                let warps = u32::from(group) / 32;
+                format!("{}({list}[own_thread % {warps}u])", self.fold_threads(op, dtype, warps))
+            }
+            Routine::FirstLane(dtype) => {
+                let shuffled = self.shuffled(Type::Held(dtype));
+                format!("{shuffled}({list}, own_thread & ~31u)")
+            }
+            Routine::Shuffle(from, ty) => {
+                let shuffled = self.shuffled(ty);
+                let (x, n) = (&all[0], &all[1]);
+                match from {
+                    Shuffle::From => format!("{shuffled}({x}, (own_thread & ~31u) | ({n} & 31u))"),
+                    Shuffle::Up => {
+                        format!("{shuffled}({x}, own_thread - select(0u, {n}, (own_thread & 31u) >= {n}))")
+                    }
+                    Shuffle::Xor => format!("{shuffled}({x}, own_thread ^ {n})"),
+                }
+            }
+            Routine::Ballot => format!("{}({list})", self.ballot()),
+            Routine::AnyOfWarp => format!("({}({list}) != 0u)", self.ballot()),
+            Routine::AnyOfBlock => format!("{}({list})", self.any_of_block()),
+            Routine::Ones => format!("countOneBits({list})"),
+            Routine::Bits => format!("bitcast<u32>({list})"),
+            Routine::MultiplyAdd(_) => format!("({} * {} + {})", all[0], all[1], all[2]),
+            Routine::PowerOfTwo => format!("exp2_f32({list})"),
+            Routine::Pair(dtype) => {
+                let narrow = if dtype == DType::F16 { "f16" } else { "bf16" };
+                let bits = |x: &str| format!("bits_{narrow}(round_{narrow}({x}))");
+                format!("({} | ({} << 16u))", bits(&all[0]), bits(&all[1]))
+            }
+            Routine::Nothing(scan) => match self.scan(scan) {
+                Some((monoid, _, wide)) => {
+                    let identity = (monoid.row().neutral)(wide);
+                    constant(wide, identity.to_bits(wide))
+                }
+                None => self.refuse("there is no such scan"),
+            },
+            Routine::Widened(scan) => match self.scan(scan) {
+                Some((_, dtype, wide)) => cast(dtype, wide, &list),
+                None => self.refuse("there is no such scan"),
+            },
+            Routine::Accumulated(scan) => match self.scan(scan) {
+                Some((Monoid::LogSumExp, ..)) => format!("log_add({list})"),
+                Some((monoid, _, wide)) => format!("{}({list})", name(monoid, wide)),
+                None => self.refuse("there is no such scan"),
+            },
+            Routine::Narrowed(scan, dtype) => match self.scan(scan) {
+                // A scan of bools adds modulo 2.
+                Some(_) if dtype == DType::Bool => {
+                    format!("((u32({list}) & 1u) != 0u)")
+                }
+                Some((_, _, wide)) => cast(wide, dtype, &list),
+                None => self.refuse("there is no such scan"),
+            },
+            _ => self.refuse("there are neither online folds nor tensor cores, and blocks exchange nothing"),
+        }
+    }
+
+    /// Monoid of a scan, dtype of its elements and dtype of its accumulator.
+    fn scan(&self, scan: u16) -> Option<(Monoid, DType, DType)> {
+        let wide = self.wide(scan)?;
+        self.kernel.definitions.iter().find_map(|of| match *of {
+            Definition::Scan { number, op, dtype } if number == scan => Some((op.monoid()?, dtype, wide)),
+            _ => None,
+        })
+    }
+
+    /// Reduction of the lanes of registers.
+    fn fold_lanes(&mut self, op: Monoid, dtype: DType, registers: &Expr, text: &str) -> String {
+        let lanes = match registers {
+            Expr::Whole(name, _) => match self.scopes.find(name) {
+                Some(Symbol::Registers(shape)) => shape.last().copied(),
+                _ => None,
+            },
+            _ => None,
+        };
+        let Some(lanes) = lanes else { return self.refuse("lanes of no registers are folded") };
+        let (combine, ty) = (name(op, dtype), self.type_name(Type::Held(dtype)));
+        let own = format!("fold_lanes{lanes}_{combine}");
+        let body = format!(
+            "  var x = all_lanes;\n  for (var o = {}u; o > 0u; o = o / 2u) {{\n    for (var i = 0u; i < o; i++) {{ x[i] = {combine}(x[i], x[i + o]); }}\n  }}\n  return x[0];\n",
+            lanes / 2
+        );
+        self.globals.insert(own.clone(), format!("fn {own}(all_lanes: array<{ty}, {lanes}>) -> {ty} {{\n{body}}}"));
+        format!("{own}({text})")
+    }
+
+    /// Name of the function that reduces over groups of this many threads. All get the result.
+    fn fold_threads(&mut self, op: Monoid, dtype: DType, group: u32) -> String {
+        self.fold_steps(format!("fold_threads{group}_{}", name(op, dtype)), op, dtype, |x| {
+            format!("for (var o = {}u; o > 0u; o = o / 2u) {{ {x} }}", group / 2)
+        })
+    }
+
+    /// Name of the function that reduces over the threads of a warp that are `wide` threads apart.
+    pub fn fold_points(&mut self, op: Monoid, dtype: DType, wide: u16) -> String {
+        self.fold_steps(format!("fold_points{wide}_{}", name(op, dtype)), op, dtype, |x| {
+            format!("for (var o = {wide}u; o < 32u; o = o * 2u) {{ {x} }}")
+        })
+    }
+
+    /// Defines a function that combines each thread's value with those of the threads whose numbers differ in one bit.
+    fn fold_steps(&mut self, own: String, op: Monoid, dtype: DType, steps: impl Fn(&str) -> String) -> String {
+        let (shuffled, ty) = (self.shuffled(Type::Held(dtype)), self.type_name(Type::Held(dtype)));
+        let steps = steps(&format!("y = {}(y, {shuffled}(y, own_thread ^ o));", name(op, dtype)));
+        self.globals
+            .insert(own.clone(), format!("fn {own}(x: {ty}) -> {ty} {{\n  var y = x;\n  {steps}\n  return y;\n}}"));
+        own
+    }
+
+    /// Name of the function that returns another thread's value.
+    fn shuffled(&mut self, ty: Type) -> String {
+        let (ty, block) = (self.type_name(ty), self.kernel.block);
+        let (own, lanes) = (format!("shuffled_{ty}"), format!("lanes_{ty}"));
+        let text = format!(
+            "var<workgroup> {lanes}: array<{ty}, {block}>;\nfn {own}(x: {ty}, thread: u32) -> {ty} {{\n  workgroupBarrier();\n  {lanes}[own_thread] = x;\n  workgroupBarrier();\n  return {lanes}[thread];\n}}"
+        );
+        self.globals.insert(own.clone(), text);
+        own
+    }
+
+    /// Name of the function that returns a bit for each thread of the warp.
+    fn ballot(&mut self) -> &'static str {
+        let warps = self.kernel.block.div_ceil(32);
+        let text = format!(
+            "var<workgroup> ballots: array<atomic<u32>, {warps}>;\nfn ballot(x: bool) -> u32 {{\n  let warp = own_thread / 32u;\n  workgroupBarrier();\n  if own_thread % 32u == 0u {{ atomicStore(&ballots[warp], 0u); }}\n  workgroupBarrier();\n  if x {{ atomicOr(&ballots[warp], 1u << (own_thread % 32u)); }}\n  workgroupBarrier();\n  return atomicLoad(&ballots[warp]);\n}}"
+        );
+        self.globals.insert("ballot".into(), text);
+        "ballot"
+    }
+
+    /// Name of the function that tells whether a condition holds in some thread of the block.
+    fn any_of_block(&mut self) -> &'static str {
+        let text = "var<workgroup> any_thread: atomic<u32>;\nfn any_of_block(x: bool) -> bool {\n  workgroupBarrier();\n  if own_thread == 0u { atomicStore(&any_thread, 0u); }\n  workgroupBarrier();\n  if x { atomicOr(&any_thread, 1u); }\n  workgroupBarrier();\n  return atomicLoad(&any_thread) != 0u;\n}";
+        self.globals.insert("any_of_block".into(), text.into());
+        "any_of_block"
+    }
+}
