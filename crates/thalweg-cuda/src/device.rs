@@ -205,15 +205,7 @@ impl Program for BoundProgram {
     fn launch(&self, _: &Geometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
         count(|c| c.generic_kernels += u64::from(self.generic));
         let DeviceState { queues, pool, .. } = &*self.device.0;
-        let queue = queues.mine()?;
-        let mut run = || self.bound.run(queues, pool, operands, scalars);
-        if queue.is_open() {
-            return run();
-        }
-        match queue.batch(None, false, &mut run)?.check.map(|check| check.outcome()).transpose()? {
-            Some(found) if !found.is_empty() => Err(Error::Index("an index is out of range".into())),
-            _ => Ok(()),
-        }
+        self.bound.launch(queues, pool, operands, scalars)
     }
 
     fn moves(&self, _: &Geometry, _: bool) -> Moved {

@@ -77,7 +77,7 @@ thalweg_ir::tunables! {
         /// Minimum number of vectors for each thread of the chip at which a thread of a map takes several.
         min_two_vectors: 4, in 0..=4,
         /// Maximum number of nodes of a body that computes several boxes of a map at each point.
-        max_merged_nodes: 160, in 0..=8,
+        max_merged_nodes: thalweg_kernel::MERGED_NODES, in 0..=8,
         /// Minimum number of points per multiprocessor at which the blocks of a map cover tiles.
         min_tiled_map: 128, in 0..=1,
         /// Minimum extent of both dimensions of a tiled map (of the innermost one in vectors).

@@ -44,7 +44,7 @@ pub use geometry::{
 };
 pub use index::{Bordered, Bound, IndexMap, Positions};
 pub use machine::Machine;
-pub use merged::merged;
+pub use merged::{MERGED_NODES, merged};
 pub use online::{
     BlockResult, LOWER, OnlineFold, OnlinePasses, Rate, Rescaling, Shift, chosen, online_passes, with_lower_moments,
 };

@@ -1,5 +1,7 @@
 //! Facts about the machine behind a device, for the planner.
 
+use crate::merged::MERGED_NODES;
+
 /// Facts about a device's machine that decide how its programs cut a kernel: `Device::machine` reports them, the cost
 /// model counts calls, strips and cache misses by them. Times are no facts; they are measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,7 +36,7 @@ pub struct Machine {
 impl Machine {
     /// Facts of a GPU, where neighbouring lanes may take points of different runs.
     pub fn gpu() -> Machine {
-        Machine { least_run: 1, repacked: (0, 0), close_bytes: 0, merged_nodes: 160, ..Machine::default() }
+        Machine { least_run: 1, repacked: (0, 0), close_bytes: 0, merged_nodes: MERGED_NODES, ..Machine::default() }
     }
 }
 

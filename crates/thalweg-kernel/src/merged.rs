@@ -9,6 +9,9 @@
 
 use crate::{Access, AccessGeometry, Body, MapGeometry, Node, join};
 
+/// Maximum number of nodes of a merged body on a GPU: its registers hold their values.
+pub const MERGED_NODES: usize = 160;
+
 /// Maximum number of accesses of a merged body: the loaded elements are held in registers.
 const MAX_ACCESSES: usize = 32;
 

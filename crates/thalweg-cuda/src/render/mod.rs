@@ -22,10 +22,10 @@ mod warpgroup;
 
 use crate::prelude::PRELUDE;
 use elements::is_native;
+use thalweg_gpu::Skeleton;
 use thalweg_gpu::ir::{Kernel, verify};
 use thalweg_gpu::kernels::sort::SortPass;
 use thalweg_gpu::runtime::{Printer, Source};
-use thalweg_gpu::{Skeleton, kernels};
 use thalweg_ir::{DType, ElementOp};
 use tidy::tidy;
 
@@ -102,23 +102,7 @@ pub fn source(of: &Skeleton) -> Source {
 /// # Panics
 /// When the program is invalid.
 pub fn program(of: &Skeleton) -> Option<Kernel> {
-    let kernel = match of {
-        Skeleton::Map(body, class) => kernels::map::emit::kernel(body, class, &is_native),
-        Skeleton::Rows(body, class) => kernels::reduce::emit::kernel(body, class, &is_native),
-        Skeleton::Scatter(class) => kernels::scatter::emit::kernel(class),
-        Skeleton::Histogram(body, class) => kernels::histogram::emit::kernel(body, class, &is_native),
-        Skeleton::Scan(class) => kernels::scan::emit::kernel(class),
-        Skeleton::Sort(class) => match class.pass {
-            SortPass::Runs | SortPass::Merge => kernels::sort::merge::emit::kernel(class),
-            SortPass::Histogram | SortPass::Digit => kernels::sort::radix::emit::kernel(class),
-        },
-        Skeleton::IndexSort(class) => kernels::scatter::index_sort::emit::kernel(class),
-        Skeleton::Combine(class) => kernels::combine::emit::kernel(class, &is_native),
-        Skeleton::Gemm(class) => kernels::gemm::emit::kernel(class, &is_native),
-        Skeleton::TmaGemm(class) => kernels::gemm::tma::emit::kernel(class, &is_native),
-        Skeleton::Attention(class) => kernels::attention::emit::kernel(class, &is_native),
-        _ => return None,
-    };
+    let kernel = of.program(&is_native)?;
     if cfg!(any(debug_assertions, feature = "emulate"))
         && let Err(what) = verify(&kernel)
     {

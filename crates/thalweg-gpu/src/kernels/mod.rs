@@ -27,6 +27,8 @@ pub mod scan;
 pub mod scatter;
 pub mod sort;
 
+use crate::emit::loops::Native;
+use crate::ir;
 use crate::kernels::attention::AttentionClass;
 use crate::kernels::combine::CombineClass;
 use crate::kernels::foreign::ForeignClass;
@@ -41,7 +43,7 @@ use crate::kernels::reduce::RowsClass;
 use crate::kernels::scan::ScanClass;
 use crate::kernels::scatter::ScatterClass;
 use crate::kernels::scatter::index_sort::IndexSortClass;
-use crate::kernels::sort::SortClass;
+use crate::kernels::sort::{SortClass, SortPass};
 use crate::params::RuntimeArgument;
 use crate::product::Product;
 use crate::target::Target;
@@ -154,6 +156,28 @@ impl Skeleton {
             Skeleton::Attention(class) => class.math == Math::Warpgroup,
             _ => false,
         }
+    }
+
+    /// Program of a kernel for a device with these native operations; `None` for kernels that are written in a device's
+    /// language, groups, and a library's products.
+    pub fn program(&self, native: Native) -> Option<ir::Kernel> {
+        Some(match self {
+            Skeleton::Map(body, class) => map::emit::kernel(body, class, native),
+            Skeleton::Rows(body, class) => reduce::emit::kernel(body, class, native),
+            Skeleton::Scatter(class) => scatter::emit::kernel(class),
+            Skeleton::Histogram(body, class) => histogram::emit::kernel(body, class, native),
+            Skeleton::Scan(class) => scan::emit::kernel(class),
+            Skeleton::Sort(class) => match class.pass {
+                SortPass::Runs | SortPass::Merge => sort::merge::emit::kernel(class),
+                SortPass::Histogram | SortPass::Digit => sort::radix::emit::kernel(class),
+            },
+            Skeleton::IndexSort(class) => scatter::index_sort::emit::kernel(class),
+            Skeleton::Combine(class) => combine::emit::kernel(class, native),
+            Skeleton::Gemm(class) => gemm::emit::kernel(class, native),
+            Skeleton::TmaGemm(class) => gemm::tma::emit::kernel(class, native),
+            Skeleton::Attention(class) => attention::emit::kernel(class, native),
+            Skeleton::Foreign(_) | Skeleton::Generic(_) | Skeleton::Group(_) | Skeleton::Library(_) => return None,
+        })
     }
 
     /// Returns a number that orders the classes of a grouped launch, so that launches of the same classes share code.

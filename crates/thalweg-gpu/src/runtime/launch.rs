@@ -110,6 +110,31 @@ impl Bound {
         self.launches.iter().map(|l| &l.function)
     }
 
+    /// Adds the launches to the thread's open batch, or runs them in one of their own and waits for their checks.
+    ///
+    /// # Errors
+    /// As [`Bound::run`], and [`Error::Index`] where an index of a batch of its own is out of range.
+    ///
+    /// # Panics
+    /// When an operand is too small.
+    pub fn launch(
+        &self,
+        queues: &Queues,
+        pool: &Arc<Pool>,
+        operands: &[&Buffer],
+        scalars: &[u64],
+    ) -> Result<(), Error> {
+        let queue = queues.mine()?;
+        let mut run = || self.run(queues, pool, operands, scalars);
+        if queue.is_open() {
+            return run();
+        }
+        match queue.batch(None, false, &mut run)?.check.map(|check| check.outcome()).transpose()? {
+            Some(found) if !found.is_empty() => Err(Error::Index("an index is out of range".into())),
+            _ => Ok(()),
+        }
+    }
+
     /// Adds the launches to the thread's open batch.
     ///
     /// # Errors

@@ -22,10 +22,9 @@ pub mod types;
 
 use crate::driver::REFUSED;
 use elements::is_native;
+use thalweg_gpu::Skeleton;
 use thalweg_gpu::ir::Kernel;
-use thalweg_gpu::kernels::sort::SortPass;
 use thalweg_gpu::runtime::{Printer, Source};
-use thalweg_gpu::{Skeleton, kernels};
 use thalweg_ir::{DType, ElementOp};
 
 /// Printer of WGSL.
@@ -61,23 +60,10 @@ impl Printer for WgslPrinter {
 /// # Errors
 /// The reason why there is none, where a kernel is not supported.
 fn program(of: &Skeleton) -> Result<Kernel, String> {
-    Ok(match of {
-        Skeleton::Map(body, class) => kernels::map::emit::kernel(body, class, &is_native),
-        Skeleton::Rows(body, class) => kernels::reduce::emit::kernel(body, class, &is_native),
-        Skeleton::Scatter(class) => kernels::scatter::emit::kernel(class),
-        Skeleton::Histogram(body, class) => kernels::histogram::emit::kernel(body, class, &is_native),
-        Skeleton::Scan(class) => kernels::scan::emit::kernel(class),
-        Skeleton::Sort(class) => match class.pass {
-            SortPass::Runs | SortPass::Merge => kernels::sort::merge::emit::kernel(class),
-            SortPass::Histogram | SortPass::Digit => kernels::sort::radix::emit::kernel(class),
-        },
-        Skeleton::IndexSort(class) => kernels::scatter::index_sort::emit::kernel(class),
-        Skeleton::Combine(class) => kernels::combine::emit::kernel(class, &is_native),
-        Skeleton::Gemm(class) => kernels::gemm::emit::kernel(class, &is_native),
+    match of {
         Skeleton::TmaGemm(_) | Skeleton::Attention(_) => return Err("it has no tensor cores".into()),
         Skeleton::Foreign(_) => return Err("CUDA C++ does not run there".into()),
-        Skeleton::Generic(_) | Skeleton::Group(_) | Skeleton::Library(_) => {
-            return Err("there are no such kernels".into());
-        }
-    })
+        _ => {}
+    }
+    of.program(&is_native).ok_or_else(|| "there are no such kernels".into())
 }
