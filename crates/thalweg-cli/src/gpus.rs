@@ -24,7 +24,7 @@ fn lines() -> Vec<String> {
         };
     }
     let mut out = vec!["GPUs".to_string()];
-    let others = [Sought::Nvrtc, Sought::CublasLt, Sought::Cufft, Sought::Cusolver];
+    let others = [Sought::Nvrtc, Sought::CublasLt, Sought::Cudnn, Sought::Cufft, Sought::Cusolver];
     for found in std::iter::once(driver).chain(others.map(find)) {
         out.extend(library(&found));
     }
@@ -40,6 +40,7 @@ fn library(found: &LibrarySearch) -> Vec<String> {
     let Some(path) = &found.library else {
         let what = match found.sought {
             Sought::CublasLt => "missing: large matrix products take 20 to 30 times as long without it;",
+            Sought::Cudnn => "missing: convolutions take up to 5 times as long without it;",
             Sought::Cufft => "missing: Fourier transforms run on the host without it;",
             Sought::Cusolver => "missing: decompositions of matrices run on the host without it;",
             _ => "missing, needed:",
@@ -85,7 +86,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_fits_the_terminal() {
-        for sought in [Sought::Nvrtc, Sought::CublasLt, Sought::Cufft, Sought::Cusolver] {
+        for sought in [Sought::Nvrtc, Sought::CublasLt, Sought::Cudnn, Sought::Cufft, Sought::Cusolver] {
             let advice = "there is no libnvrtc.so.13: `pip install nvidia-cuda-nvrtc`, or install the CUDA toolkit, or name the file in THALWEG_NVRTC";
             let found = LibrarySearch { sought, library: None, version: None, advice: Some(advice.into()) };
             let lines = library(&found);

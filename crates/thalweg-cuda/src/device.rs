@@ -10,8 +10,8 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use thalweg_gpu::runtime::{Bound, Compiler, DeviceMemory, MEMORY, Queues, TO_DEVICE, Written};
-use thalweg_gpu::{Plan, Skeleton, plan};
-use thalweg_ir::View;
+use thalweg_gpu::{Plan, Skeleton, Target, plan};
+use thalweg_ir::{Convolution, View};
 use thalweg_kernel::{Contracts, Geometry, Kernel, Moved, Residence};
 use thalweg_runtime::environment;
 use thalweg_runtime::{
@@ -155,10 +155,12 @@ impl CudaDevice {
         let any = |is: fn(&Skeleton) -> bool| written.plan.stages.iter().any(|s| is(&s.kernel));
         let generic = any(|kernel| matches!(kernel, Skeleton::Generic(_)));
         let product = any(|kernel| matches!(kernel, Skeleton::Library(_)));
+        let convolution = any(|kernel| matches!(kernel, Skeleton::Convolution(_)));
         let units = written.units.clone();
         let bound = written.bind(&self.0.compiler)?;
         let engine = match product {
             true => format!("{}, cuBLASLt", self.engine()),
+            false if convolution => format!("{}, cuDNN", self.engine()),
             false if generic => format!("{}, generic", self.engine()),
             false => self.engine(),
         };
@@ -281,6 +283,10 @@ impl Device for CudaDevice {
 
     fn contracts(&self) -> Contracts {
         Contracts::Tiles
+    }
+
+    fn convolves(&self, convolution: &Convolution) -> bool {
+        self.0.compiler.convolution(convolution).is_some()
     }
 
     fn throughput(&self) -> Option<Throughput> {

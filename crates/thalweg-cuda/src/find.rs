@@ -20,6 +20,8 @@ pub enum Sought {
     Nvrtc,
     /// cuBLASLt, for matrix products.
     CublasLt,
+    /// cuDNN, for convolutions.
+    Cudnn,
     /// cuFFT, for Fourier transforms.
     Cufft,
     /// cuSOLVER, for matrix decompositions. It is linked with cuBLAS, so opening it also provides cuBLAS's functions.
@@ -51,7 +53,8 @@ const MAJORS: [u32; 2] = [13, 12];
 
 impl Sought {
     /// All kinds of libraries.
-    pub const ALL: [Sought; 5] = [Sought::Driver, Sought::Nvrtc, Sought::CublasLt, Sought::Cufft, Sought::Cusolver];
+    pub const ALL: [Sought; 6] =
+        [Sought::Driver, Sought::Nvrtc, Sought::CublasLt, Sought::Cudnn, Sought::Cufft, Sought::Cusolver];
 
     /// Name of the library for people.
     pub fn name(self) -> &'static str {
@@ -59,6 +62,7 @@ impl Sought {
             Sought::Driver => "NVIDIA driver",
             Sought::Nvrtc => "NVRTC",
             Sought::CublasLt => "cuBLASLt",
+            Sought::Cudnn => "cuDNN",
             Sought::Cufft => "cuFFT",
             Sought::Cusolver => "cuSOLVER",
         }
@@ -70,6 +74,7 @@ impl Sought {
             Sought::Driver => &environment::CUDA_DRIVER,
             Sought::Nvrtc => &environment::NVRTC,
             Sought::CublasLt => &environment::CUBLASLT,
+            Sought::Cudnn => &environment::CUDNN,
             Sought::Cufft => &environment::CUFFT,
             Sought::Cusolver => &environment::CUSOLVER,
         }
@@ -81,6 +86,8 @@ impl Sought {
             Sought::Driver => vec!["libcuda.so.1".into()],
             Sought::Nvrtc => MAJORS.map(|m| format!("libnvrtc.so.{m}")).into(),
             Sought::CublasLt => MAJORS.map(|m| format!("libcublasLt.so.{m}")).into(),
+            // Its version is its own; the packages of both CUDA versions name it so.
+            Sought::Cudnn => vec!["libcudnn.so.9".into()],
             Sought::Cufft => MAJORS.map(|m| format!("libcufft.so.{}", m - self.major_version_lag())).into(),
             Sought::Cusolver => MAJORS.map(|m| format!("libcusolver.so.{}", m - self.major_version_lag())).into(),
         }
@@ -105,6 +112,9 @@ impl Sought {
             Sought::CublasLt => format!(
                 "there is no libcublasLt.so.{newest}: `pip install nvidia-cublas`, or install the CUDA toolkit, or name the file in {variable}"
             ),
+            Sought::Cudnn => format!(
+                "there is no libcudnn.so.9: `pip install nvidia-cudnn-cu{newest}`, or name the file in {variable}"
+            ),
             Sought::Cufft => format!(
                 "there is no libcufft.so.{}: `pip install nvidia-cufft`, or install the CUDA toolkit, or name the file in {variable}",
                 newest - self.major_version_lag()
@@ -122,6 +132,7 @@ impl Sought {
             Sought::Driver => &[],
             Sought::Nvrtc => &["nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"],
             Sought::CublasLt => &["nvidia/cu13/lib", "nvidia/cublas/lib"],
+            Sought::Cudnn => &["nvidia/cudnn/lib"],
             Sought::Cufft => &["nvidia/cu13/lib", "nvidia/cufft/lib"],
             Sought::Cusolver => &["nvidia/cu13/lib", "nvidia/cusolver/lib"],
         }
@@ -216,7 +227,7 @@ fn search(sought: Sought, at_most: Option<u32>) -> Result<Opened, String> {
     }
     let major = |file: &str| file.rsplit('.').next().and_then(|m| m.parse::<u32>().ok());
     let mut files = sought.files();
-    if sought != Sought::Driver {
+    if !matches!(sought, Sought::Driver | Sought::Cudnn) {
         files.retain(|f| at_most.is_none_or(|most| major(f).is_some_and(|m| m + sought.major_version_lag() <= most)));
     }
     let (pointed, known) = folders(sought);
@@ -293,6 +304,12 @@ fn version(sought: Sought, library: &Library) -> Option<String> {
             // SAFETY: its type in cublasLt.h.
             let number = unsafe { library.get::<Ask>(b"cublasLtGetVersion\0").ok()?() };
             // 130400 since version 12; version 11 counted in hundreds.
+            Some(format!("{}.{}.{}", number / 10000, number / 100 % 100, number % 100))
+        }
+        Sought::Cudnn => {
+            type Ask = unsafe extern "C" fn() -> usize;
+            // SAFETY: its type in cudnn.h.
+            let number = unsafe { library.get::<Ask>(b"cudnnGetVersion\0").ok()?() };
             Some(format!("{}.{}.{}", number / 10000, number / 100 % 100, number % 100))
         }
         Sought::Cufft | Sought::Cusolver => {

@@ -18,6 +18,8 @@ thalweg_ir::tunables! {
         /// Maximum number of cuBLASLt products in memory. Beyond it, they are cleared and reloaded from disk; bound
         /// kernels keep theirs.
         max_products: 1 << 14, in 1..=4,
+        /// Maximum bytes of workspace of a convolution by cuDNN.
+        max_convolution_workspace: 1 << 30, in 0..=4096,
         /// Maximum number of cached cuFFT plans.
         max_fourier_plans: 128, in 1..=2,
     }

@@ -2,7 +2,7 @@
 
 use crate::maps::{MAP_WORDS, TensorMap};
 use crate::product::Product;
-use thalweg_ir::{DType, ElementOp};
+use thalweg_ir::{Convolution, DType, ElementOp};
 
 /// Number of 32-bit counters of a queue that are 0 between launches ([`crate::RuntimeArgument::Counters`]).
 pub const COUNTERS: usize = 1 << 16;
@@ -93,4 +93,7 @@ pub trait Target {
 
     /// Bytes of workspace of a library's GEMM; `None` where no library computes it.
     fn product(&self, product: &Product) -> Option<usize>;
+
+    /// Bytes of workspace of a library's convolution; `None` where no library computes it.
+    fn convolution(&self, convolution: &Convolution) -> Option<usize>;
 }

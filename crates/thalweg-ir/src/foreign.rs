@@ -1,23 +1,36 @@
-//! Operations written in another language: source text with a named entry point.
+//! Operations that are not planned from their elements: source text in another language, or a routine of a library.
 //!
-//! In: source text, entry point, dtypes of operands and results. Out: a [`Foreign`], an id that is compared and
-//! recorded like other operations. Equal sources share an id. The id hashes like its content, so that plans on disk,
+//! In: source text with a named entry point, or a routine; dtypes of operands and results. Out: a [`Foreign`], an id
+//! that is compared and recorded like other operations. Equal sources share an id. The id hashes like its content, so that plans on disk,
 //! which are found by hash, can be used by other processes. Interned sources are never freed: their number is bounded
 //! by the program. Always true: dtypes and counts are part of the source, sizes are not.
 
-use crate::DType;
 use crate::interned::{Interned, Table, by_content};
+use crate::{ConvolutionRoutine, DType};
 use std::fmt;
 
-/// Definition of an operation in another language.
+/// Code of a foreign operation.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum ForeignCode {
+    /// Source text.
+    Cuda {
+        /// Source text in CUDA C++.
+        text: String,
+        /// Name of the function in the source that is launched.
+        entry: String,
+    },
+    /// Routine of a library that the device opens. The sizes of a call are those of a
+    /// [`Convolution`](crate::Convolution).
+    Convolution(ConvolutionRoutine),
+}
+
+/// Definition of a foreign operation.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ForeignSource {
     /// Display name of the operation.
     pub name: String,
-    /// Source text in CUDA C++.
-    pub text: String,
-    /// Name of the function in the source that is launched.
-    pub entry: String,
+    /// Code that computes the results.
+    pub code: ForeignCode,
     /// Dtypes of the operands.
     pub operands: Vec<DType>,
     /// Dtypes of the results.
@@ -94,16 +107,20 @@ impl Foreign {
     /// Parses the text form of an operation, which `Display` writes; `None` if the text is malformed.
     pub fn parse(text: &str) -> Option<Foreign> {
         let inside = text.strip_prefix("foreign{")?.strip_suffix('}')?;
-        let [name, entry, code, operands, results, sizes, numbers] = inside.split(';').collect::<Vec<_>>()[..] else {
+        let [name, entry, text, operands, results, sizes, numbers] = inside.split(';').collect::<Vec<_>>()[..] else {
             return None;
+        };
+        // No function has an empty name.
+        let code = match entry {
+            "" => ForeignCode::Convolution(ConvolutionRoutine::parse(&unquoted(text)?)?),
+            _ => ForeignCode::Cuda { text: unquoted(text)?, entry: unquoted(entry)? },
         };
         let dtypes = |list: &str| -> Option<Vec<DType>> {
             list.split(',').filter(|d| !d.is_empty()).map(DType::from_name).collect()
         };
         let source = ForeignSource {
             name: unquoted(name)?,
-            entry: unquoted(entry)?,
-            text: unquoted(code)?,
+            code,
             operands: dtypes(operands)?,
             results: dtypes(results)?,
             sizes: sizes.parse().ok()?,
@@ -135,7 +152,15 @@ impl fmt::Display for Foreign {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let s = self.source();
         let dtypes = |of: &[DType]| of.iter().map(|d| d.name()).collect::<Vec<_>>().join(",");
-        let [name, entry, text] = [&s.name, &s.entry, &s.text].map(|t| quoted(t));
+        let routine;
+        let (entry, text) = match &s.code {
+            ForeignCode::Cuda { text, entry } => (&entry[..], &text[..]),
+            ForeignCode::Convolution(of) => {
+                routine = of.to_string();
+                ("", &routine[..])
+            }
+        };
+        let [name, entry, text] = [&s.name, entry, text].map(quoted);
         let [operands, results, numbers] = [&s.operands, &s.results, &s.numbers].map(|d| dtypes(d));
         write!(f, "foreign{{{name};{entry};{text};{operands};{results};{};{numbers}}}", s.sizes)
     }
@@ -154,12 +179,30 @@ mod tests {
     use super::*;
     use crate::Op;
 
+    fn cuda(text: &str) -> ForeignCode {
+        ForeignCode::Cuda { text: text.into(), entry: "f".into() }
+    }
+
+    #[test]
+    fn a_routine_is_read_back_from_its_text() {
+        let routine = ConvolutionRoutine::parse("input_gradient-2-tf32").unwrap();
+        let source = ForeignSource {
+            name: "conv2d".into(),
+            code: ForeignCode::Convolution(routine),
+            operands: vec![DType::F32; 2],
+            results: vec![DType::F32],
+            sizes: routine.sizes(),
+            numbers: vec![],
+        };
+        let made = source.intern();
+        assert_eq!(Foreign::parse(&made.to_string()), Some(made));
+    }
+
     #[test]
     fn a_source_is_one_and_is_read_back_from_its_text() {
         let source = ForeignSource {
             name: "a name".into(),
-            text: "extern \"C\" __global__ void f(float *y) { y[0] = 1; /* ü % ; } */ }".into(),
-            entry: "f".into(),
+            code: cuda("extern \"C\" __global__ void f(float *y) { y[0] = 1; /* ü % ; } */ }"),
             operands: vec![DType::F32, DType::I64],
             results: vec![DType::F32],
             sizes: 2,
@@ -167,7 +210,7 @@ mod tests {
         };
         let made = source.clone().intern();
         assert_eq!(made, source.clone().intern());
-        assert_ne!(made, ForeignSource { text: "another".into(), ..source.clone() }.intern());
+        assert_ne!(made, ForeignSource { code: cuda("another"), ..source.clone() }.intern());
         let text = made.to_string();
         assert!(!text.contains([' ', '(', ')', '\n']), "{text}");
         assert_eq!(Foreign::parse(&text), Some(made));

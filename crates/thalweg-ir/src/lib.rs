@@ -4,6 +4,7 @@
 //! ([`element::ROWS`]); monoids are rows of another one ([`monoid::MONOIDS`]); all other recorded operations are
 //! variants of [`Op`].
 
+mod convolution;
 mod dtype;
 pub mod element;
 mod foreign;
@@ -16,9 +17,10 @@ mod shape;
 pub mod tunable;
 mod view;
 
+pub use convolution::{Convolution, ConvolutionAxis, ConvolutionPass, ConvolutionRoutine, ConvolutionTensor, MAX_AXES};
 pub use dtype::{Compute, DType, FloatInfo, to_odd};
 pub use element::ElementOp;
-pub use foreign::{Foreign, ForeignLaunch, ForeignSource};
+pub use foreign::{Foreign, ForeignCode, ForeignLaunch, ForeignSource};
 pub use monoid::{Monoid, ReduceOp};
 pub use op::{
     Arg, COMPONENT, DiscreteChoice, InputKind, IntArgs, Op, OpClass, OpInfo, REVERSE, RandomKind, RelArg, RelOp,

@@ -4,7 +4,7 @@ use crate::{Allocation, Buffer, Decomposition, Error, Fourier, MemoryStats};
 use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
-use thalweg_ir::View;
+use thalweg_ir::{Convolution, View};
 use thalweg_kernel::{Contracts, Geometry, Kernel, Machine, Moved, Residence};
 
 /// Kernel compiled for one device. Can be launched with any sizes of its class.
@@ -160,6 +160,12 @@ pub trait Device: Any + Send + Sync + Debug {
     /// to the device.
     fn contracts(&self) -> Contracts {
         Contracts::Bare
+    }
+
+    /// Whether a library of the device computes a convolution, so that it may be recorded as a foreign operation.
+    fn convolves(&self, convolution: &Convolution) -> bool {
+        let _ = convolution;
+        false
     }
 
     /// Throughput, if launches are asynchronous, so that the host's clock cannot time them. `None` if launches have

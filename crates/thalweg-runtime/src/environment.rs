@@ -195,6 +195,8 @@ pub static CUBLASLT_MIN_MULTIPLICATIONS: Variable = renamed(
         "minimum multiplications of a product for cuBLASLt",
     ),
 );
+/// Library of NVIDIA's convolutions.
+pub static CUDNN: Variable = variable("THALWEG_CUDNN", Allowed::There { off: true }, "cuDNN's library");
 /// Library of NVIDIA's Fourier transforms.
 pub static CUFFT: Variable = variable("THALWEG_CUFFT", Allowed::There { off: true }, "cuFFT's library");
 /// Library of NVIDIA's matrix decompositions.
@@ -217,7 +219,7 @@ pub static BENCH_VENV: Variable =
     inner("THALWEG_BENCH_VENV", Allowed::Folder { off: false }, "where bench/setup puts the peers");
 
 /// All variables, as `thalweg doctor` shows them.
-pub static ALL: [&Variable; 32] = [
+pub static ALL: [&Variable; 33] = [
     &DEVICE,
     &THREADS,
     &MEMORY_LIMIT,
@@ -242,6 +244,7 @@ pub static ALL: [&Variable; 32] = [
     &NVRTC,
     &CUBLASLT,
     &CUBLASLT_MIN_MULTIPLICATIONS,
+    &CUDNN,
     &CUFFT,
     &CUSOLVER,
     &EMULATE_NVRTC,

@@ -56,8 +56,8 @@ pub use device::DeviceRef;
 pub use explain::{explain, explain_steady, launch_times, segments, tier_runs};
 pub use host::{Caller, OnDevice, Queued, RunOnDevice, host_call};
 pub use mode::{
-    MatmulPrecision, Mode, effort, measuring, mode, set_atomic_sums, set_effort, set_matmul_precision, set_measuring,
-    set_mode, set_reproducible,
+    MatmulPrecision, Mode, convolution_precision, effort, measuring, mode, set_atomic_sums, set_convolution_precision,
+    set_effort, set_matmul_precision, set_measuring, set_mode, set_reproducible,
 };
 pub use recorder::{RecordedArg, RecordedOp};
 pub use rematerialization::{recomputing, set_recomputing};

@@ -80,6 +80,7 @@ impl Mode {
 }
 
 const MODE: Setting<Mode> = setting!(Mode, Mode::from_environment);
+const CONVOLUTION: Setting<Option<MatmulPrecision>> = setting!(Option<MatmulPrecision>, || None);
 const EFFORT: Setting<Effort> = setting!(Effort, effort_from_environment);
 const MEASURING: Setting<Option<f64>> = setting!(Option<f64>, measuring_from_environment);
 
@@ -111,6 +112,18 @@ pub fn set_matmul_precision(matmul: MatmulPrecision) -> MatmulPrecision {
     MODE.change_common(|common| Mode { matmul, ..common });
     set_mode(Mode { matmul, ..old });
     old.matmul
+}
+
+/// Precision of f32 convolutions that a library computes: that of [`set_convolution_precision`], else that of matrix
+/// products.
+pub fn convolution_precision() -> MatmulPrecision {
+    CONVOLUTION.get().unwrap_or(mode().matmul)
+}
+
+/// Sets the precision of convolutions for what the calling thread records from now on, and returns the old one; `None`
+/// is that of matrix products.
+pub fn set_convolution_precision(new: Option<MatmulPrecision>) -> Option<MatmulPrecision> {
+    CONVOLUTION.set(new)
 }
 
 /// Sets [`Mode::atomic_sums`] for what the calling thread records from now on, and returns the old value.

@@ -5,11 +5,16 @@
 //! input is never in memory. A bias or an activation that follows is an epilogue of the product. A depthwise
 //! convolution has one channel in each sum, and no two sums share a factor: it is a sum of shifted inputs, each times a
 //! weight.
+//!
+//! * `library`: convolutions by a routine of the device's library, where there is one.
+
+mod library;
 
 use crate::record::{check_alike, widened, wrong_dtype};
 use crate::sweep::{Each, Padding, Sweep, joined, samples, unsampled};
 use crate::tunable::TUNABLES;
 use crate::{Backward, DType, Scalar, Tensor, custom_grad};
+use thalweg_ir::ConvolutionPass;
 use thalweg_kernel::Contracts;
 
 /// Options of a convolution. Defaults: stride 1, no padding, no dilation, one group.
@@ -29,11 +34,12 @@ pub struct Conv<const N: usize> {
     padding: Padding<N>,
     dilation: [usize; N],
     groups: usize,
+    channels_last: bool,
 }
 
 impl<const N: usize> Default for Conv<N> {
     fn default() -> Conv<N> {
-        Conv { stride: [1; N], padding: Padding::Valid, dilation: [1; N], groups: 1 }
+        Conv { stride: [1; N], padding: Padding::Valid, dilation: [1; N], groups: 1, channels_last: false }
     }
 }
 
@@ -57,6 +63,13 @@ impl<const N: usize> Conv<N> {
     pub fn groups(self, groups: usize) -> Conv<N> {
         Conv { groups, ..self }
     }
+
+    /// Says that channels are the last dimension in memory (PyTorch's `channels_last`), though the second one of the
+    /// tensors, which are permuted views. Results are the same. A library then computes in that order, and the result
+    /// is such a view, too.
+    pub fn channels_last(self, channels_last: bool) -> Conv<N> {
+        Conv { channels_last, ..self }
+    }
 }
 
 /// Options of a transposed convolution. Defaults: stride 1, no padding, no dilation, one group.
@@ -68,11 +81,13 @@ pub struct ConvTranspose<const N: usize> {
     output_padding: [usize; N],
     dilation: [usize; N],
     groups: usize,
+    channels_last: bool,
 }
 
 impl<const N: usize> Default for ConvTranspose<N> {
     fn default() -> ConvTranspose<N> {
-        ConvTranspose { stride: [1; N], padding: [(0, 0); N], output_padding: [0; N], dilation: [1; N], groups: 1 }
+        let (padding, output_padding) = ([(0, 0); N], [0; N]);
+        ConvTranspose { stride: [1; N], padding, output_padding, dilation: [1; N], groups: 1, channels_last: false }
     }
 }
 
@@ -100,6 +115,11 @@ impl<const N: usize> ConvTranspose<N> {
     /// Splits the channels into groups, each with its own transposed convolution.
     pub fn groups(self, groups: usize) -> ConvTranspose<N> {
         ConvTranspose { groups, ..self }
+    }
+
+    /// As [`Conv::channels_last`].
+    pub fn channels_last(self, channels_last: bool) -> ConvTranspose<N> {
+        ConvTranspose { channels_last, ..self }
     }
 }
 
@@ -175,7 +195,7 @@ fn conv<const N: usize>(
     bias: Option<&Tensor>,
     options: Conv<N>,
 ) -> Tensor {
-    let Conv { stride, padding, dilation, groups } = options;
+    let Conv { stride, padding, dilation, groups, channels_last } = options;
     check::<N>(name, x, weight, groups);
     let (x, added) = samples::<N>(name, x);
     let (n, channels) = (x.dims()[0], x.dims()[1]);
@@ -192,6 +212,10 @@ fn conv<const N: usize>(
     let sweep = Sweep::new(name, &x, kernel, (stride, dilation), padding);
     let out = joined(&[n, outer], &sweep.out);
     let taps: usize = kernel.iter().product();
+    let described = library::described((x.dims(), outer), &sweep, groups, x.dtype(), channels_last);
+    if let Some(sums) = library::convolved(name, ConvolutionPass::Forward, (&x, weight), described) {
+        return unsampled(biased(sums, bias, N), added);
+    }
     if groups > 1 && inner == 1 && TUNABLES.max_depthwise_taps.admits(taps) {
         let padded = move |x: &Tensor| sweep.padded(x, Scalar::Int(0));
         // The derived gradient of the input adds a padded tensor for each element of a window.
@@ -252,7 +276,7 @@ fn transpose_of<const N: usize>(x: &Tensor, sweep: &Sweep<N>, groups: usize) -> 
     let output_padding = std::array::from_fn(|i| {
         x.dims()[2 + i] + pads[i].0 + pads[i].1 - (sweep.out[i] - 1) * stride[i] - sweep.span(i)
     });
-    ConvTranspose { stride, padding: pads, output_padding, dilation, groups }
+    ConvTranspose { stride, padding: pads, output_padding, dilation, groups, channels_last: false }
 }
 
 /// The gradient of a convolution's weights, `[groups, out, in·kernel]`: the sum over all windows of all samples of the
@@ -306,7 +330,7 @@ fn conv_transpose<const N: usize>(
     bias: Option<&Tensor>,
     options: ConvTranspose<N>,
 ) -> Tensor {
-    let ConvTranspose { stride, padding, output_padding, dilation, groups } = options;
+    let ConvTranspose { stride, padding, output_padding, dilation, groups, channels_last } = options;
     check::<N>(name, x, weight, groups);
     let (x, added) = samples::<N>(name, x);
     let (n, channels) = (x.dims()[0], x.dims()[1]);
@@ -340,11 +364,20 @@ fn conv_transpose<const N: usize>(
     let transposed = Transposed { stride, dilation, before: padding.map(|p| p.0), kernel, groups, out };
     // The result has as many windows as the input has elements, unless more elements were added than a stride.
     let whole = (0..N).all(|i| output_padding[i] < stride[i]);
+    if whole {
+        // It is the gradient of a convolution's input, whose windows are the elements of `x`.
+        let windows: [usize; N] = x.dims()[2..].try_into().expect("it was checked to have that rank");
+        let sweep = Sweep { kernel, stride, dilation, pads: padding, out: windows };
+        let described = library::described((shape.dims(), channels), &sweep, groups, x.dtype(), channels_last);
+        if let Some(sums) = library::convolved(name, ConvolutionPass::InputGradient, (&x, weight), described) {
+            return unsampled(biased(sums, bias, N), added);
+        }
+    }
     let tracked = x.is_tracked() || weight.is_tracked();
     let sums = if tracked && x.numel() > 0 && whole && packs_windows(&x) {
         let backward = move |Backward { inputs: (x, w), gradients: dy, .. }: Backward<(Tensor, Tensor), Tensor>| {
             let dy = dy.reshaped(shape);
-            let options = Conv { stride, padding: Padding::Explicit(padding), dilation, groups };
+            let options = Conv { stride, padding: Padding::Explicit(padding), dilation, groups, channels_last };
             let sweep = Sweep::new(name, &dy, kernel, (stride, dilation), options.padding);
             (conv::<N>(name, &dy, &w, None, options), of_weights(&dy, &x, &sweep, groups).reshape(*w.shape()))
         };

@@ -10,7 +10,7 @@ use crate::opaque::{self, Back, Outputs};
 use crate::{DType, Device, Shape, Tensor};
 use std::panic::Location;
 use std::sync::{Arc, Mutex, PoisonError};
-use thalweg_ir::{Foreign, ForeignLaunch, ForeignSource, MAX_ARGS, Op, Scalar};
+use thalweg_ir::{Foreign, ForeignCode, ForeignLaunch, ForeignSource, MAX_ARGS, Op, Scalar};
 use thalweg_stream::{self as stream, Counted, Site, Value};
 
 type Launches = dyn Fn(&[Tensor]) -> CudaLaunch + Send + Sync;
@@ -263,8 +263,7 @@ impl CudaOp {
         }
         let source = ForeignSource {
             name: self.name.into(),
-            text: self.text.to_string(),
-            entry: self.entry.into(),
+            code: ForeignCode::Cuda { text: self.text.to_string(), entry: self.entry.into() },
             operands: x.iter().map(Tensor::dtype).collect(),
             results: outputs.iter().map(|o| o.1).collect(),
             sizes: launch.sizes.len(),

@@ -195,8 +195,9 @@ pub use loss::{ClassLoss, Reduction};
 pub use matmul::Contracted;
 pub use mistake::{MistakeKind, take_mistake_kind};
 pub use mode::{
-    flush, set_atomic_sums, set_deferring, set_matmul_precision, set_measuring, set_recomputing, set_reproducible,
-    set_search_effort, set_tiers, synchronize, with_fusion, with_strict,
+    flush, set_atomic_sums, set_convolution_precision, set_deferring, set_matmul_precision, set_measuring,
+    set_recomputing, set_reproducible, set_search_effort, set_tiers, synchronize, with_fusion, with_precision,
+    with_strict,
 };
 pub use observe::{accuracy, explain, explain_steady, launch_times, tier_runs, with_reference};
 pub use operand::{IntoOperand, Operand};

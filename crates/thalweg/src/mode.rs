@@ -66,6 +66,33 @@ pub fn set_matmul_precision(precision: MatmulPrecision) -> MatmulPrecision {
     thalweg_stream::set_matmul_precision(precision)
 }
 
+/// Sets the precision of f32 convolutions that a library of the device computes (cuDNN), for what this thread records
+/// from now on, and returns the previous setting. `None`, the default, is the precision of matrix products; so is that of
+/// other convolutions always. PyTorch's counterpart is `torch.backends.cudnn.allow_tf32`.
+///
+/// ```
+/// use thalweg::{MatmulPrecision, set_convolution_precision};
+/// let before = set_convolution_precision(Some(MatmulPrecision::High));
+/// // ... convolutions that need no more than ten bits ...
+/// set_convolution_precision(before);
+/// ```
+pub fn set_convolution_precision(precision: Option<MatmulPrecision>) -> Option<MatmulPrecision> {
+    thalweg_stream::set_convolution_precision(precision)
+}
+
+/// Calls `f` with these precisions of f32 matrix products, and of convolutions by a library, on this thread.
+pub fn with_precision<R>(matmul: MatmulPrecision, convolution: Option<MatmulPrecision>, f: impl FnOnce() -> R) -> R {
+    struct RestoreConvolution(Option<MatmulPrecision>);
+    impl Drop for RestoreConvolution {
+        fn drop(&mut self) {
+            thalweg_stream::set_convolution_precision(self.0);
+        }
+    }
+    let _restore = Restore(set_mode(Mode { matmul, ..mode() }));
+    let _convolution = RestoreConvolution(thalweg_stream::set_convolution_precision(convolution));
+    f()
+}
+
 /// Makes this thread, and every thread that has recorded nothing yet, reproducible, or no longer so; returns this
 /// thread's previous setting. The same program with the same inputs on the same kind of machine then gives the same
 /// bits every time it runs, and equal calls in it give equal bits, on any number of worker threads, at fused speed.

@@ -43,6 +43,9 @@ thalweg_ir::tunables! {
         /// Maximum number of elements of a window at which a depthwise convolution is a sum of shifted inputs; with
         /// more, it is a product.
         max_depthwise_taps: 64, in 1..=3,
+        /// Minimum number of multiplications at which a convolution is a library's. A smaller one takes less than a launch,
+        /// and fuses with what is around it.
+        min_library_convolution: 1 << 18, in 1..=4096,
         /// Maximum number of rows, with each residue class of the stride, at which a transposed convolution is one product
         /// for all classes whose result is sliced, instead of a product for each class: one of few rows takes as long as
         /// one of several times as many.

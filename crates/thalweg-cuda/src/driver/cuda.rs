@@ -23,6 +23,7 @@ mod assertion;
 mod chip;
 mod chosen;
 mod code;
+mod convolutions;
 mod gpu;
 mod graph;
 mod map;
@@ -40,6 +41,7 @@ use super::{
 };
 use api::{Api, SUCCESS};
 use chip::{ask, chip};
+use convolutions::Convolutions;
 use cudarc::driver::sys::{
     CUdevice, CUdevice_attribute_enum as Attribute, CUevent, CUmemAllocationType_enum, CUmemLocationType_enum,
     CUmemPool_attribute_enum, CUmemPoolProps, CUmemoryPool, CUstream,
@@ -53,6 +55,7 @@ use std::ops::Deref;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use thalweg_ir::Convolution;
 use thalweg_runtime::{Error, QUEUES, environment};
 
 /// Minimum and maximum bytes by which the pool is grown in advance.
@@ -89,6 +92,7 @@ pub struct GpuState {
     /// Major CUDA version of the driver: libraries of newer majors do not work with it.
     major: u32,
     products: Products,
+    convolutions: Convolutions,
     /// Cache of cuFFT plans.
     transforms: Mutex<Plans>,
     /// cuSOLVER handles of each stream.
@@ -186,6 +190,7 @@ impl Cuda {
             version: version.max(0) as u32,
             major: version.max(0) as u32 / 1000,
             products: Products::default(),
+            convolutions: Convolutions::default(),
             transforms: Mutex::default(),
             solvers: Mutex::default(),
             open_to: Mutex::default(),
@@ -335,6 +340,10 @@ impl Driver for Cuda {
         self.chosen(product)
     }
 
+    fn convolution(&self, convolution: &Convolution) -> Option<Function> {
+        self.chosen_convolution(convolution)
+    }
+
     fn libraries(&self) -> Option<&dyn Libraries> {
         Some(self)
     }
@@ -415,13 +424,13 @@ impl Driver for Cuda {
         self.gpu.check("cuStreamWaitEvent", put)
     }
 
-    fn after_stream(&self, stream: usize) -> Result<(), Error> {
+    fn stream_event(&self, stream: usize) -> Result<Option<Box<dyn Event>>, Error> {
         self.gpu.enter()?;
         let moment = Moment { gpu: self.gpu.clone(), event: self.gpu.obtain_event(false)?, timed: false };
         // SAFETY: an event of this context; the caller's stream is of the same one.
         let put = unsafe { (self.gpu.api.event_record)(moment.event, stream as CUstream) };
         self.gpu.check("cuEventRecord", put)?;
-        self.after(&moment)
+        Ok(Some(Box::new(moment)))
     }
 
     fn before_stream(&self, stream: usize) -> Result<(), Error> {

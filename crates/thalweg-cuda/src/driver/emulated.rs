@@ -9,6 +9,7 @@
 //! time in the process.
 //!
 //! * `compile`: sources to shared objects.
+//! * `convolution`: convolutions in the place of cuDNN's.
 //! * `faults`: faults of kernel threads as errors of the launch.
 //! * `fibers`: the threads of a block.
 //! * `fourier`: transforms in the place of cuFFT's.
@@ -17,6 +18,7 @@
 //! * `queues`: pending work.
 
 mod compile;
+mod convolution;
 mod faults;
 mod fibers;
 mod fourier;
@@ -34,12 +36,14 @@ use fibers::{Kernel, Outcome, Runtime, SCHEDULER, SuspendedBlock, WAIT_AT_BARRIE
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use memory::{Allocation, Guarded, RUBBISH};
 use queues::{Item, Work};
+use rustc_hash::FxHashMap;
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use thalweg_gpu::maps::MAP_RANK;
 use thalweg_gpu::target::MAX_CORESIDENT_BLOCKS;
+use thalweg_ir::Convolution;
 use thalweg_runtime::environment::{self, Value};
 use thalweg_runtime::{Error, QUEUES};
 
@@ -65,6 +69,8 @@ struct EmulatedState {
     chip: Chip,
     memory: Mutex<Memory>,
     work: Mutex<Work>,
+    /// Functions of convolutions, each one always the same.
+    convolutions: Mutex<FxHashMap<Convolution, Function>>,
 }
 
 #[derive(Debug, Default)]
@@ -107,33 +113,52 @@ impl Emulated {
             faults: FAULTS,
             compiler: compile::compiler()?.into(),
         };
-        let parts = Arc::new(EmulatedState { chip, memory: Mutex::default(), work: Mutex::default() });
+        Ok(Emulated::with_chip(chip))
+    }
+
+    fn with_chip(chip: Chip) -> Emulated {
+        let (memory, work, convolutions) = Default::default();
+        let parts = Arc::new(EmulatedState { chip, memory, work, convolutions });
         queues::register(&parts);
-        Ok(Emulated { parts, queue: 0 })
+        Emulated { parts, queue: 0 }
     }
 
     /// Returns a GPU with `count` multiprocessors.
     pub fn with_multiprocessors(self, count: u32) -> Emulated {
         let chip = Chip { multiprocessors: count, ..self.parts.chip.clone() };
-        let parts = Arc::new(EmulatedState { chip, memory: Mutex::default(), work: Mutex::default() });
-        queues::register(&parts);
-        Emulated { parts, queue: 0 }
+        Emulated::with_chip(chip)
     }
 
     /// Returns a GPU that allocates `faults` fault slots at a time.
     pub fn with_faults(self, faults: usize) -> Emulated {
         let chip = Chip { faults, ..self.parts.chip.clone() };
-        let parts = Arc::new(EmulatedState { chip, memory: Mutex::default(), work: Mutex::default() });
-        queues::register(&parts);
-        Emulated { parts, queue: 0 }
+        Emulated::with_chip(chip)
     }
 
     /// Returns a GPU with a second-level cache of `bytes` bytes.
     pub fn with_cache(self, bytes: usize) -> Emulated {
         let chip = Chip { l2: bytes, ..self.parts.chip.clone() };
-        let parts = Arc::new(EmulatedState { chip, memory: Mutex::default(), work: Mutex::default() });
-        queues::register(&parts);
-        Emulated { parts, queue: 0 }
+        Emulated::with_chip(chip)
+    }
+
+    /// Submits a convolution. The memory traffic counts for the calling thread.
+    fn convolve(&self, c: Convolution, words: &[u64]) -> Result<(), Error> {
+        let &[first, second, result, workspace] = words else {
+            return Err(failed(format!("a convolution has 4 words, not {}", words.len())));
+        };
+        if let Some(address) = [first, second, result].iter().find(|a| !a.is_multiple_of(16)) {
+            return Err(failed(format!("a convolution's tensor at {address:#x} is not aligned to 16 bytes")));
+        }
+        let (moved, sizes) = (MOVED.with(Arc::clone), convolution::bytes(&c));
+        self.put(move |parts| {
+            let spans = [first, second, result].into_iter().zip(sizes);
+            spans.chain([(workspace, convolution::WORKSPACE)]).try_for_each(|(at, bytes)| parts.check(at, bytes))?;
+            // SAFETY: all of it is within allocations that, by the submitter's promise, nobody else uses now.
+            unsafe { convolution::run(&c, [first, second, result]) };
+            moved[0].fetch_add((sizes[0] + sizes[1]) as u64, Relaxed);
+            moved[1].fetch_add(sizes[2] as u64, Relaxed);
+            Ok(())
+        })
     }
 
     /// Submits work to the queue.
@@ -171,13 +196,27 @@ struct Object {
 
 impl Module for Object {}
 
-/// Kernel of a shared object. The handle of a [`Function`] is its address.
+/// Kernel of a shared object, or a library's function. The handle of a [`Function`] is its address.
 #[derive(Debug)]
 struct Entry {
     name: String,
-    kernel: Kernel,
-    runtime: *mut Runtime,
+    what: What,
 }
+
+/// Code that an entry runs.
+#[derive(Debug)]
+enum What {
+    /// Kernel of a shared object.
+    Kernel(Kernel, *mut Runtime),
+    /// Convolution, in the place of cuDNN's.
+    Convolution(Box<Convolution>),
+}
+
+/// Module of a library's function.
+#[derive(Debug)]
+struct LibraryEntry(Entry);
+
+impl Module for LibraryEntry {}
 
 // SAFETY: `runtime` is written only by the holder of `SCHEDULER`.
 unsafe impl Send for Entry {}
@@ -257,7 +296,7 @@ impl Driver for Emulated {
         for &name in functions {
             // SAFETY: kernels have one parameter, which is passed by address here.
             let kernel = unsafe { library.get::<Kernel>(name.as_bytes()) }.map_err(refused)?;
-            entries.push(Entry { name: name.into(), kernel: *kernel, runtime });
+            entries.push(Entry { name: name.into(), what: What::Kernel(*kernel, runtime) });
         }
         // SAFETY: `runtime` is set when the object is loaded; these two are never written.
         let shared = unsafe { (*runtime).fixed_end as usize - (*runtime).fixed as usize };
@@ -275,7 +314,24 @@ impl Driver for Emulated {
 
     fn launch(&self, launch: &Launch) -> Result<(), Error> {
         check(launch)?;
-        self.put(running(launch.clone()))
+        match &entry(&launch.function).what {
+            What::Kernel(..) => self.put(running(launch.clone())),
+            What::Convolution(convolution) => self.convolve(**convolution, &launch.arguments),
+        }
+    }
+
+    fn convolution(&self, convolution: &Convolution) -> Option<Function> {
+        if environment::CUDNN.is("off") || !convolution::is_supported(convolution) {
+            return None;
+        }
+        let new = || {
+            let what = What::Convolution(Box::new(*convolution));
+            let module = Arc::new(LibraryEntry(Entry { name: "a convolution".into(), what }));
+            let info = FunctionInfo { workspace: Some(convolution::WORKSPACE), ..FunctionInfo::default() };
+            Function { handle: std::ptr::from_ref(&module.0) as usize, module, info }
+        };
+        let mut known = self.parts.convolutions.lock().unwrap_or_else(|e| e.into_inner());
+        Some(known.entry(*convolution).or_insert_with(new).clone())
     }
 
     fn libraries(&self) -> Option<&dyn Libraries> {
@@ -505,7 +561,7 @@ fn run(launch: &Launch, moved_before: &[AtomicU64; 2]) -> Result<(), Error> {
         (at, shared.end().sub(bytes))
     };
     let [nx, ny, nz] = launch.grid;
-    let runtime = entry.runtime;
+    let What::Kernel(kernel, runtime) = entry.what else { unreachable!("only kernels have blocks") };
     // SAFETY: the object is loaded as long as the function lives, and the scheduler is locked: nobody else writes.
     unsafe {
         (*runtime).meet = WAIT_AT_BARRIER;
@@ -539,7 +595,7 @@ fn run(launch: &Launch, moved_before: &[AtomicU64; 2]) -> Result<(), Error> {
             (*runtime).block = block;
             static_part.write_bytes(RUBBISH, fixed);
             dynamic.write_bytes(RUBBISH, bytes);
-            scheduler.run_block(runtime, entry.kernel, words, launch.block as usize, threads_back == (index % 2 == 0))
+            scheduler.run_block(runtime, kernel, words, launch.block as usize, threads_back == (index % 2 == 0))
         };
         match done.map_err(|why| say(block, why))? {
             Outcome::Done => {}

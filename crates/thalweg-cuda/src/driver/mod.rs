@@ -7,6 +7,7 @@
 //! * `absent`: no GPU; records the sources that a GPU would have compiled.
 //! * `cublaslt`: NVIDIA's library of matrix products.
 //! * `cuda`: NVIDIA's driver.
+//! * `cudnn`: NVIDIA's library of convolutions.
 //! * `cufft`: NVIDIA's library of Fourier transforms.
 //! * `cusolver`: NVIDIA's library of decompositions.
 //! * `emulated` (feature `emulate`): sources compiled by g++ and run on the host.
@@ -16,6 +17,7 @@
 mod absent;
 mod cublaslt;
 mod cuda;
+mod cudnn;
 mod cufft;
 mod cusolver;
 #[cfg(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"))]

@@ -1,7 +1,7 @@
 //! A golden source of the user's own: two-dimensional blocks, static and dynamic shared memory, inline PTX, and a name
 //! that also exists in the prelude.
 
-use thalweg_ir::{DType, ForeignLaunch, ForeignSource};
+use thalweg_ir::{DType, ForeignCode, ForeignLaunch, ForeignSource};
 use thalweg_kernel::{ForeignGeometry, Geometry, Kernel};
 
 const TEXT: &str = r#"#define TILE 32
@@ -27,8 +27,7 @@ extern "C" __global__ void __launch_bounds__(TILE * 8) transposed(const unsigned
 pub(super) fn transposed() -> (Kernel, Geometry) {
     let source = ForeignSource {
         name: "transposed".into(),
-        text: TEXT.into(),
-        entry: "transposed".into(),
+        code: ForeignCode::Cuda { text: TEXT.into(), entry: "transposed".into() },
         operands: vec![DType::BF16],
         results: vec![DType::F32, DType::I64],
         sizes: 2,

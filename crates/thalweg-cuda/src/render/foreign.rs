@@ -12,7 +12,7 @@ use super::print::argument;
 use std::fmt::Write;
 use thalweg_gpu::kernels::foreign::ForeignClass;
 use thalweg_gpu::kernels::foreign::params::ForeignParams;
-use thalweg_ir::DType;
+use thalweg_ir::{DType, ForeignCode};
 
 /// Device code that converts arguments to the types of the entry's parameters.
 const ARGUMENTS: &str = r#"template <class T> struct ThalwegType { enum { kind = 0, pointer = 0 }; };
@@ -40,6 +40,7 @@ template <class V> struct ThalwegNumber {
 pub fn source(class: &ForeignClass) -> String {
     let (params, layout) = ForeignParams::new(class);
     let (s, k, [x, y, z]) = (class.of.source(), layout.words(), class.block);
+    let ForeignCode::Cuda { text, entry } = &s.code else { unreachable!("a routine of a library has no source") };
     let mut out = format!(
         "template <int K> FN void thalweg_call(const Words<K> &a);\n\
          extern \"C\" __global__ void __launch_bounds__({}) foreign(THALWEG_PARAMETER({k})) {{\n  begin();\n  \
@@ -61,9 +62,8 @@ pub fn source(class: &ForeignClass) -> String {
         out,
         "#undef __global__\n#undef __launch_bounds__\n#define __global__ __device__\n#define __launch_bounds__(...)\n\
          namespace thalweg_source {{\n#line 1 \"{shown}\"\n{}\n}}\n#line 1 \"call\"\n\
-         template <int K> FN void thalweg_call(const Words<K> &a) {{\n  thalweg_source::{}({});\n}}\n",
-        s.text,
-        s.entry,
+         template <int K> FN void thalweg_call(const Words<K> &a) {{\n  thalweg_source::{entry}({});\n}}\n",
+        text,
         arguments(class, &params).join(", ")
     );
     out

@@ -128,7 +128,7 @@ fn text(of: &Skeleton) -> String {
         Skeleton::Foreign(class) => foreign::source(class),
         Skeleton::Generic(width) => generic::source(*width),
         Skeleton::Group(class) => joined::source(class),
-        Skeleton::Library(_) => unreachable!("a library's product has no source"),
+        Skeleton::Library(_) | Skeleton::Convolution(_) => unreachable!("a library's function has no source"),
     }
 }
 

@@ -58,6 +58,7 @@ impl<'a> Graph<'a> {
             Move::Columns(_) => self.column_factors_out(at)?,
             Move::Unroll(_) => self.unroll(at)?,
             Move::Terms(_) => self.product_by_terms(at)?,
+            Move::Order(_) => self.reorder(at)?,
         }
         self.moves.push(m);
         self.count_users();
@@ -92,15 +93,36 @@ impl<'a> Graph<'a> {
     /// Adds an operation without scalars in front of operation `before`; returns it as an argument. A reshape has the
     /// sizes of `shape`; other operations have no integers.
     pub fn add(&mut self, before: usize, op: RelOp, shape: Shape) -> RelArg {
+        let at = self.order.iter().position(|&i| i == before).expect("it stands somewhere");
+        self.add_at(at, op, shape)
+    }
+
+    /// Adds an operation like [`Graph::add`], behind operation `after`.
+    pub fn add_after(&mut self, after: usize, op: RelOp, shape: Shape) -> RelArg {
+        let at = self.order.iter().position(|&i| i == after).expect("it stands somewhere");
+        self.add_at(at + 1, op, shape)
+    }
+
+    fn add_at(&mut self, at: usize, op: RelOp, shape: Shape) -> RelArg {
         let sizes = shape.iter().filter(|_| op.op == Op::Reshape).map(|&n| n as i64);
         self.ints.push(sizes.collect());
         debug_assert!(op.int_count() == self.ints[self.ints.len() - 1].len() && op.args().all(|a| a != Arg::Scalar));
-        let at = self.order.iter().position(|&i| i == before).expect("it stands somewhere");
         self.order.insert(at, self.ops.len());
         self.ops.push(op);
         self.shapes.push(shape);
         self.users.push(1);
         RelArg::op(self.ops.len() - 1)
+    }
+
+    /// Replaces an operation as an argument by another value, except in operation `but`.
+    pub fn redirect(&mut self, i: usize, to: RelArg, but: RelArg) {
+        let but = match but.decode() {
+            Arg::Op(n) => Some(n),
+            _ => None,
+        };
+        for (_, op) in self.ops.iter_mut().enumerate().filter(|(n, _)| Some(*n) != but) {
+            op.args.iter_mut().filter(|a| a.decode() == Arg::Op(i)).for_each(|a| *a = to);
+        }
     }
 
     /// Numbers of needed operations, in order.

@@ -7,6 +7,7 @@
 //! * `graph`: the segment being rewritten.
 //! * `chains`: order of chained products.
 //! * `scales`: row and column scales moved out of a product; `transposes`: products whose transpose is used.
+//! * `orders`: elementwise operations in the memory order of convolutions.
 //! * `short_reductions`: reductions of a few elements; `small_products`: products of matrices of a few elements.
 //!
 //! Always true: a move is made only if the changed operation has the same value, up to rounding, for all inputs. Every
@@ -16,6 +17,7 @@
 
 mod chains;
 mod graph;
+mod orders;
 mod scales;
 mod short_reductions;
 mod small_products;
@@ -47,6 +49,8 @@ pub(crate) enum Move {
     Unroll(u32),
     /// A product of small matrices becomes elementwise operations on them.
     Terms(u32),
+    /// `f(permute(x))` becomes `permute(f(x))`, around convolutions with channels last.
+    Order(u32),
 }
 
 impl Move {
@@ -54,7 +58,7 @@ impl Move {
     fn at(self) -> usize {
         match self {
             Move::Right(i) | Move::Left(i) | Move::Transpose(i) | Move::Rows(i) | Move::Columns(i) => i as usize,
-            Move::Unroll(i) | Move::Terms(i) => i as usize,
+            Move::Unroll(i) | Move::Terms(i) | Move::Order(i) => i as usize,
         }
     }
 }
@@ -69,6 +73,7 @@ impl fmt::Display for Move {
             Move::Columns(_) => "factors of columns are applied behind the sum",
             Move::Unroll(_) => "a reduction of a few elements is computed element by element",
             Move::Terms(_) => "a product of small matrices is computed element by element",
+            Move::Order(_) => "elements are computed in the order of a convolution's memory",
         })
     }
 }
@@ -95,6 +100,7 @@ impl Rewrite {
             return Rewrite::default();
         }
         let mut graph = Graph::new(*segment);
+        orders::find(&mut graph);
         chains::find(&mut graph);
         scales::find(&mut graph);
         transposes::find(&mut graph);
@@ -163,13 +169,17 @@ fn may_pay(segment: &Segment<'_>) -> bool {
         _ => None,
     };
     let scale = |op| matches!(op, Op::Element(ElementOp::Mul | ElementOp::Div));
-    segment.ops.iter().zip(segment.shapes).any(|(rel, shape)| match rel.op {
-        Op::Matmul => {
-            small_products::may_pay(*shape)
-                || rel.args().filter_map(op).any(|op| matches!(op, Op::Matmul | Op::Reshape | Op::Permute) || scale(op))
-        }
-        Op::Permute => rel.args().filter_map(op).any(|op| op == Op::Matmul),
-        Op::Reduce(_) => short_reductions::may_pay(segment, rel),
-        _ => false,
-    })
+    orders::may_pay(segment)
+        || segment.ops.iter().zip(segment.shapes).any(|(rel, shape)| match rel.op {
+            Op::Matmul => {
+                small_products::may_pay(*shape)
+                    || rel
+                        .args()
+                        .filter_map(op)
+                        .any(|op| matches!(op, Op::Matmul | Op::Reshape | Op::Permute) || scale(op))
+            }
+            Op::Permute => rel.args().filter_map(op).any(|op| op == Op::Matmul),
+            Op::Reduce(_) => short_reductions::may_pay(segment, rel),
+            _ => false,
+        })
 }

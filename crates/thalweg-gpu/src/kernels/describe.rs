@@ -133,6 +133,7 @@ impl Skeleton {
             }
             Skeleton::Group(class) => format!("Parts of {} classes.", class.parts.len()),
             Skeleton::Library(_) => "A library's product.".into(),
+            Skeleton::Convolution(c) => format!("A library's convolution: {}.", c.routine),
             Skeleton::IndexSort(class) => {
                 let of = if class.dims.is_some() { "indices" } else { "pairs of place and number" };
                 match class.step {

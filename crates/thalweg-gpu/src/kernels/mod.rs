@@ -51,6 +51,7 @@ use rustc_hash::FxHasher;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use thalweg_ir::Convolution;
 use thalweg_kernel::{Body, Geometry, GroupPart, Kernel};
 use thalweg_runtime::Error;
 
@@ -87,6 +88,8 @@ pub enum Skeleton {
     Group(GroupClass),
     /// GEMM of a library, which has no source.
     Library(Product),
+    /// Convolution of a library, which has no source.
+    Convolution(Box<Convolution>),
 }
 
 /// A grouped launch of independent kernels.
@@ -114,6 +117,7 @@ impl Skeleton {
             Skeleton::Generic(_) => "generic",
             Skeleton::Group(_) => "group",
             Skeleton::Library(_) => "product",
+            Skeleton::Convolution(_) => "convolution",
         }
     }
 
@@ -132,7 +136,7 @@ impl Skeleton {
             Skeleton::Gemm(class) => class.bodies().any(same_bits),
             Skeleton::TmaGemm(class) => same_bits(&class.result.0.body),
             Skeleton::Attention(class) => class.bodies().any(same_bits),
-            Skeleton::Foreign(_) | Skeleton::Library(_) => false,
+            Skeleton::Foreign(_) | Skeleton::Library(_) | Skeleton::Convolution(_) => false,
             Skeleton::Generic(_) => true,
             Skeleton::Group(class) => class.parts.iter().any(|part| part.is_exact()),
         }
@@ -159,7 +163,7 @@ impl Skeleton {
     }
 
     /// Program of a kernel for a device with these native operations; `None` for kernels that are written in a device's
-    /// language, groups, and a library's products.
+    /// language, groups, and a library's functions.
     pub fn program(&self, native: Native) -> Option<ir::Kernel> {
         Some(match self {
             Skeleton::Map(body, class) => map::emit::kernel(body, class, native),
@@ -176,7 +180,11 @@ impl Skeleton {
             Skeleton::Gemm(class) => gemm::emit::kernel(class, native),
             Skeleton::TmaGemm(class) => gemm::tma::emit::kernel(class, native),
             Skeleton::Attention(class) => attention::emit::kernel(class, native),
-            Skeleton::Foreign(_) | Skeleton::Generic(_) | Skeleton::Group(_) | Skeleton::Library(_) => return None,
+            Skeleton::Foreign(_)
+            | Skeleton::Generic(_)
+            | Skeleton::Group(_)
+            | Skeleton::Library(_)
+            | Skeleton::Convolution(_) => return None,
         })
     }
 

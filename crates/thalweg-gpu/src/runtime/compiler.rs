@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Instant;
-use thalweg_ir::{DType, ElementOp};
+use thalweg_ir::{Convolution, DType, ElementOp};
 use thalweg_runtime::disk::{self, Key, Kind};
 use thalweg_runtime::{Counters, Error, count, counters};
 
@@ -76,7 +76,8 @@ impl Compiler {
             return unit.clone();
         }
         let unit = match &**of {
-            Skeleton::Library(product) => self.library(of, product),
+            Skeleton::Library(product) => self.library(of, self.driver.product(product)),
+            Skeleton::Convolution(convolution) => self.library(of, self.driver.convolution(convolution)),
             _ => self.written(of),
         };
         let mut units = self.units.write().unwrap_or_else(PoisonError::into_inner);
@@ -100,9 +101,9 @@ impl Compiler {
         sources.entry(source).or_insert_with_key(new).clone()
     }
 
-    /// Returns the unit of a library's GEMM.
-    fn library(&self, of: &Arc<Skeleton>, product: &Product) -> Arc<Unit> {
-        let function = self.driver.product(product).map_or_else(OnceLock::new, OnceLock::from);
+    /// Returns the unit of a library's function.
+    fn library(&self, of: &Arc<Skeleton>, function: Option<Function>) -> Arc<Unit> {
+        let function = function.map_or_else(OnceLock::new, OnceLock::from);
         let source = Source { options: "", own: String::new() };
         let (compile_ns, work) = (AtomicU64::new(0), Mutex::new(()));
         Arc::new(Unit { name: of.name(), source, kernel: of.clone(), function, compile_ns, work })
@@ -270,5 +271,10 @@ impl Target for Compiler {
     fn product(&self, product: &Product) -> Option<usize> {
         let _working = ending::work(&self.device).ok()?;
         self.driver.product(product).map(|function| function.info.workspace.unwrap_or(0))
+    }
+
+    fn convolution(&self, convolution: &Convolution) -> Option<usize> {
+        let _working = ending::work(&self.device).ok()?;
+        self.driver.convolution(convolution).map(|function| function.info.workspace.unwrap_or(0))
     }
 }

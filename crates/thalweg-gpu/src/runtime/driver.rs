@@ -14,6 +14,7 @@ use crate::target::Chip;
 use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
+use thalweg_ir::Convolution;
 use thalweg_runtime::Error;
 
 /// Resources of a compiled function, as the driver reports them.
@@ -155,6 +156,13 @@ pub trait Driver: Any + Send + Sync + Debug {
         None
     }
 
+    /// Returns a library's function that computes a convolution. Its argument words are the addresses of both operands,
+    /// the result and the workspace; grid and block are ignored. The same convolution always gets the same function.
+    /// `None` where there is no such library, or it does not support the convolution.
+    fn convolution(&self, _convolution: &Convolution) -> Option<Function> {
+        None
+    }
+
     /// Libraries of Fourier transforms and decompositions; `None` if there are none.
     fn libraries(&self) -> Option<&dyn Libraries> {
         None
@@ -250,19 +258,18 @@ pub trait Driver: Any + Send + Sync + Debug {
     /// When the device refuses.
     fn after(&self, event: &dyn Event) -> Result<(), Error>;
 
-    /// Makes later work of the queue wait for all work that another library has submitted to a stream of its own.
-    /// `stream` is the driver's handle of the stream, 0 for the default stream of the context. The host does not wait.
-    /// Does nothing where other libraries have no streams.
+    /// Event after all work that another library has submitted to a stream of its own. `stream` is the driver's handle of
+    /// the stream, 0 for the default stream of the context. `None` where other libraries have no streams.
     ///
     /// # Errors
     /// When the device refuses.
-    fn after_stream(&self, stream: usize) -> Result<(), Error> {
+    fn stream_event(&self, stream: usize) -> Result<Option<Box<dyn Event>>, Error> {
         let _ = stream;
-        Ok(())
+        Ok(None)
     }
 
-    /// Makes later work of another library's stream wait for all work of the queue, as [`Driver::after_stream`] in the
-    /// other direction.
+    /// Makes later work of another library's stream, as in [`Driver::stream_event`], wait for all work of the queue. The
+    /// host does not wait.
     ///
     /// # Errors
     /// When the device refuses.

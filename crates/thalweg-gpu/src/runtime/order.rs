@@ -91,6 +91,11 @@ impl Order {
         self.known[queue].put.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether all work that was submitted to a queue is known to have run.
+    pub fn is_idle(&self, queue: usize) -> bool {
+        self.put(queue).now <= self.known[queue].done.load(Relaxed)
+    }
+
     /// Returns the ticket of work that is submitted from now on, until [`Order::end`]. One thread at a time calls it:
     /// the one that holds the queue's gate.
     pub fn begin(&self, queue: usize) -> u64 {

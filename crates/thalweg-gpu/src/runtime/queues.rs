@@ -165,7 +165,8 @@ impl Queues {
     /// # Errors
     /// When the device fails.
     pub fn after_stream(&self, stream: usize) -> Result<(), Error> {
-        self.own_and(&[TO_DEVICE, TO_HOST, MEMORY]).try_for_each(|queue| self.order.driver(queue).after_stream(stream))
+        let Some(event) = self.order.driver(self.number()).stream_event(stream)? else { return Ok(()) };
+        self.own_and(&[TO_DEVICE, TO_HOST, MEMORY]).try_for_each(|queue| self.order.driver(queue).after(&*event))
     }
 
     /// Makes later work of another library's stream wait for all kernels of the calling thread and all copies to the
@@ -175,7 +176,9 @@ impl Queues {
     /// When the device fails.
     pub fn before_stream(&self, stream: usize) -> Result<(), Error> {
         self.make_whole(self.number());
-        self.own_and(&[TO_DEVICE]).try_for_each(|queue| self.order.driver(queue).before_stream(stream))
+        let own = self.number();
+        let busy = |queue: &usize| *queue == own || !self.order.is_idle(*queue);
+        self.own_and(&[TO_DEVICE]).filter(busy).try_for_each(|queue| self.order.driver(queue).before_stream(stream))
     }
 
     /// Index of the calling thread's queue, followed by others unless all work goes into one.

@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
-use thalweg::{Device, Error, Generator, MAX_RANK, Tensor, TensorMemory};
+use thalweg::{Device, Error, Generator, MAX_RANK, MatmulPrecision, Tensor, TensorMemory};
 
 /// One operation of a program.
 struct Instruction {
@@ -277,14 +277,15 @@ impl Program {
     }
 
     /// Runs the program. `seed` starts the random numbers, if it draws any. `deterministic`: sums by an index have the same
-    /// bits each time.
-    #[pyo3(signature = (inputs, seed=None, deterministic=false))]
+    /// bits each time. `tf32`: whether f32 products, and convolutions by a library, may round to TF32.
+    #[pyo3(signature = (inputs, seed=None, deterministic=false, tf32=(false, false)))]
     fn run<'py>(
         &self,
         py: Python<'py>,
         inputs: &Bound<'py, PyList>,
         seed: Option<u64>,
         deterministic: bool,
+        tf32: (bool, bool),
     ) -> PyResult<Bound<'py, PyList>> {
         let start = Instant::now();
         let Some(program) = self.finished.get() else {
@@ -324,7 +325,9 @@ impl Program {
                 place.before_torch()?;
                 Ok(computed)
             };
-            let computed = run(&mut state, &mut eager);
+            let precision = |tf32| if tf32 { MatmulPrecision::High } else { MatmulPrecision::Highest };
+            let (matmul, convolution) = (precision(tf32.0), Some(precision(tf32.1)));
+            let computed = thalweg::with_precision(matmul, convolution, || run(&mut state, &mut eager));
             if computed.is_err() {
                 // Order for enqueued work that still reads inputs; the first failure is the one to report.
                 let _ = place.before_torch();

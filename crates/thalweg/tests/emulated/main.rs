@@ -8,6 +8,7 @@ mod boxes;
 mod by_blocks;
 mod cold_start;
 mod contractions;
+mod convolutions;
 mod cuda_ops;
 mod decompositions;
 mod kernels;

@@ -1,5 +1,6 @@
 //! A library's GEMM with its chosen algorithm.
 
+use super::code::LibraryCall;
 use crate::driver::cublaslt::{Algorithm, CublasLt, Problem};
 use std::sync::Arc;
 
@@ -14,9 +15,8 @@ pub(super) struct Chosen {
     pub(super) alignments: [usize; 3],
 }
 
-impl Chosen {
-    /// Submits the GEMM to a stream; the context must be current.
-    pub(super) fn launch(&self, words: &[u64], stream: usize) -> Result<(), String> {
+impl LibraryCall for Chosen {
+    fn launch(&self, words: &[u64], stream: usize) -> Result<(), String> {
         let &[left, right, result, work] = words else {
             return Err(format!("a product has 4 words, not {}", words.len()));
         };

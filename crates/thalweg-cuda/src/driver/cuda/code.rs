@@ -1,11 +1,10 @@
 //! Loaded code, and its launches.
 //!
-//! In: machine code, or a library's product. Out: functions, whose handles point to entries, and launches in a queue.
+//! In: machine code, or a library's call. Out: functions, whose handles point to entries, and launches in a queue.
 //!
 //! Always true: an entry lives as long as any function of it, since functions keep its module.
 
 use super::api::SUCCESS;
-use super::chosen::Chosen;
 use super::gpu::{Gpu, QueueGuard};
 use crate::driver::{Function, FunctionInfo, Launch, Module};
 use cudarc::driver::sys::{
@@ -28,7 +27,7 @@ struct Code {
     entries: Box<[Entry]>,
 }
 
-/// Function of a module, or library GEMM. The handle of a [`Function`] is its address.
+/// Function of a module, or of a library. The handle of a [`Function`] is its address.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) name: String,
@@ -40,8 +39,30 @@ pub(super) struct Entry {
 pub(super) enum What {
     /// Kernel of a module, and the current limit of its dynamic shared memory in bytes.
     Kernel { function: CUfunction, allowed: AtomicU32 },
-    /// GEMM by cuBLASLt.
-    Product(Box<Chosen>),
+    /// Function of a library.
+    Library(Box<dyn LibraryCall>),
+}
+
+/// Function of a library with all but its addresses: the entry of a function that is not a kernel.
+pub(super) trait LibraryCall: std::fmt::Debug + Send + Sync {
+    /// Submits the call, with its argument words, to a stream; the context must be current.
+    ///
+    /// # Errors
+    /// The library's message.
+    fn launch(&self, words: &[u64], stream: usize) -> Result<(), String>;
+}
+
+/// Module of a library's function: owns the entry that the function's handle points to.
+#[derive(Debug)]
+struct LibraryEntry(Entry);
+
+impl Module for LibraryEntry {}
+
+/// Function that runs a library's call with a workspace of that many bytes.
+pub(super) fn library_function(name: &str, call: Box<dyn LibraryCall>, workspace: usize) -> Function {
+    let module = Arc::new(LibraryEntry(Entry { name: name.into(), what: What::Library(call) }));
+    let info = FunctionInfo { workspace: Some(workspace), ..FunctionInfo::default() };
+    Function { handle: from_ref(&module.0) as usize, module, info }
 }
 
 // SAFETY: the driver's handles may be used on any thread, several at once.
@@ -83,7 +104,7 @@ impl Entry {
     fn kernel(&self, gpu: &Gpu) -> Result<(CUfunction, &AtomicU32), Error> {
         match &self.what {
             What::Kernel { function, allowed } => Ok((*function, allowed)),
-            What::Product(_) => {
+            What::Library(_) => {
                 let message = format!("{} is no kernel", self.name);
                 Err(Error::Device { device: gpu.name.clone(), message })
             }
@@ -145,11 +166,11 @@ pub(super) fn load(gpu: &Arc<Gpu>, image: &[u8], functions: &[&str]) -> Result<V
 /// Submits a launch to a queue.
 pub(super) fn launch(gpu: &Gpu, turn: &mut QueueGuard<'_>, launch: &Launch) -> Result<(), Error> {
     let entry = entry(&launch.function);
-    if let What::Product(chosen) = &entry.what {
+    if let What::Library(call) = &entry.what {
         // No launch after it may start early: the library does not document whether its kernels wait for earlier ones
         // to end.
         let failed = |message| Error::Device { device: gpu.name.clone(), message };
-        return chosen.launch(&launch.arguments, turn.handle as usize).map_err(failed);
+        return call.launch(&launch.arguments, turn.handle as usize).map_err(failed);
     }
     let function = entry.allow(gpu, launch.shared)?;
     let ([x, y, z], mut words) = (launch.grid, [launch.arguments.as_ptr().cast_mut().cast::<c_void>()]);

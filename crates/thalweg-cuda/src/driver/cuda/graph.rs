@@ -7,8 +7,7 @@
 //! Always true: the device runs the launches that `run` was given. Where the driver refuses an update, they are
 //! submitted one by one.
 
-use super::chosen::Chosen;
-use super::code::{What, entry};
+use super::code::{LibraryCall, What, entry};
 use super::gpu::Gpu;
 use crate::driver::{Graph, Launch};
 use cudarc::driver::sys::{CUDA_KERNEL_NODE_PARAMS, CUfunction, CUgraph, CUgraphExec, CUgraphNode};
@@ -43,14 +42,14 @@ struct Captured<'a> {
 }
 
 impl<'a> Captured<'a> {
-    fn new(gpu: &'a Gpu, product: &Chosen, words: &[u64]) -> Result<Captured<'a>, Error> {
+    fn new(gpu: &'a Gpu, call: &dyn LibraryCall, words: &[u64]) -> Result<Captured<'a>, Error> {
         // Relaxed mode allows other threads' calls meanwhile, and the library to load its code at its first use.
         const RELAXED: u32 = 2;
         let stream = gpu.capturing()?;
         let stream = stream.handle();
         // SAFETY: an empty stream of this context, which nobody else uses meanwhile.
         gpu.check("cuStreamBeginCapture", unsafe { (gpu.api.capture)(stream, RELAXED) })?;
-        let put = product.launch(words, stream as usize);
+        let put = call.launch(words, stream as usize);
         let mut captured = Captured { gpu, graph: null_mut() };
         // SAFETY: as above, and an out-pointer to a handle.
         let ended = unsafe { (gpu.api.capture_end)(stream, &mut captured.graph) };
@@ -115,8 +114,8 @@ impl Chain {
         let (gpu, mut node) = (&*self.gpu, null_mut());
         let before = self.nodes.last().map_or(&[][..], std::slice::from_ref);
         let entry = entry(&launch.function);
-        if let What::Product(product) = &entry.what {
-            let child = Captured::new(gpu, product, &launch.arguments)?;
+        if let What::Library(call) = &entry.what {
+            let child = Captured::new(gpu, &**call, &launch.arguments)?;
             // SAFETY: the node before it is of this graph; the child is copied in the call.
             let added =
                 unsafe { (gpu.api.graph_child)(&mut node, self.graph, before.as_ptr(), before.len(), child.graph) };
@@ -136,8 +135,8 @@ impl Chain {
     /// Updates a node to another launch of the same kind: a kernel, or a library GEMM.
     fn set(&self, node: CUgraphNode, launch: &Launch) -> Result<(), Error> {
         let (gpu, entry) = (&*self.gpu, entry(&launch.function));
-        if let What::Product(product) = &entry.what {
-            let child = Captured::new(gpu, product, &launch.arguments)?;
+        if let What::Library(call) = &entry.what {
+            let child = Captured::new(gpu, &**call, &launch.arguments)?;
             // SAFETY: a node of the graph from which `exec` was instantiated; the child is copied in the call.
             let set = unsafe { (gpu.api.graph_update_child)(self.exec, node, child.graph) };
             return gpu.check("cuGraphExecChildGraphNodeSetParams", set);

@@ -13,13 +13,12 @@
 
 use super::Cuda;
 use super::chosen::Chosen;
-use super::code::{Entry, What, entry};
+use super::code::{What, entry, library_function};
 use crate::driver::cublaslt::{Algorithm, CublasLt, Problem};
-use crate::driver::{Driver, Function, FunctionInfo, Module};
+use crate::driver::{Driver, Function};
 use crate::tunable::TUNABLES;
 use half::{bf16, f16};
 use rustc_hash::FxHashMap;
-use std::ptr::from_ref;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use thalweg_gpu::product::{Product, Side};
 use thalweg_ir::DType;
@@ -36,12 +35,6 @@ pub(super) struct Products {
     /// Chosen functions; `None` for products that no algorithm computes correctly. Locked while an algorithm is chosen.
     known: Mutex<FxHashMap<Product, Option<Function>>>,
 }
-
-/// Module of a cuBLASLt GEMM: owns the `Entry` that the function's handle points to.
-#[derive(Debug)]
-struct ProductEntry(Entry);
-
-impl Module for ProductEntry {}
 
 impl Cuda {
     /// Returns the function of a product, choosing it at the first call: see [`Driver::product`].
@@ -130,10 +123,7 @@ impl Cuda {
     ) -> Function {
         let alignments = [product.left, product.right, product.result].map(|s| s.alignment);
         let chosen = Chosen { library: library.clone(), problem, algorithm, workspace, alignments };
-        let module =
-            Arc::new(ProductEntry(Entry { name: "a matrix product".into(), what: What::Product(Box::new(chosen)) }));
-        let info = FunctionInfo { workspace: Some(workspace), ..FunctionInfo::default() };
-        Function { handle: from_ref(&module.0) as usize, module, info }
+        library_function("a matrix product", Box::new(chosen), workspace)
     }
 
     /// Whether an algorithm computes correct sums of ones, and of equally many 1 and -1 where the dtype cannot
@@ -249,8 +239,8 @@ impl<'a> Check<'a> {
             self.rest(from_there, &left, [rows, depth - ones])?;
         }
         let turn = self.cuda.gpu.turn(self.cuda.queue)?;
-        let What::Product(chosen) = &entry(function).what else { unreachable!("it is a product") };
-        if let Err(why) = chosen.launch(&self.addresses, turn.handle as usize) {
+        let What::Library(call) = &entry(function).what else { unreachable!("it is a product") };
+        if let Err(why) = call.launch(&self.addresses, turn.handle as usize) {
             tracing::debug!(why, "an algorithm does not run");
             return Ok(false);
         }

@@ -1,7 +1,21 @@
 //! Kernel arguments of operations with the user's own source.
 
 use crate::kernels::foreign::ForeignClass;
-use crate::params::{Address, I64, Scalar, each, params};
+use crate::params::{Address, I64, OptionalAddress, Scalar, each, params};
+
+params! {
+    /// Arguments of a library's convolution.
+    pub struct ConvolutionParams() filled by ConvolutionArguments {
+        /// Address of the first operand.
+        first: Address,
+        /// Address of the second operand.
+        second: Address,
+        /// Address of the result.
+        result: Address,
+        /// Address of the workspace, if the algorithm needs any.
+        workspace: OptionalAddress,
+    }
+}
 
 params! {
     /// Kernel arguments of an operation with the user's own source.

@@ -50,6 +50,9 @@ _RANDOM = (
 # Arguments that say how memory is laid out, which is decided at the results.
 _LAYOUT = {"memory_format", "layout", "pin_memory", "non_blocking", "requires_grad"}
 
+# Operations whose rules take one argument more: whether results have their channels last in memory.
+_CONVOLUTIONS = {"aten.convolution.default", "aten.convolution_backward.default"}
+
 # Operations whose elements depend on the strides of their first argument.
 _STRIDED = {"aten.as_strided.default", "aten.as_strided_copy.default", "aten.as_strided_scatter.default", "aten.resize.default"}
 
@@ -86,6 +89,12 @@ def _hint(size):
             return int(node.hint)
         return int(size)
     return int(size)
+
+
+def _is_channels_last(value):
+    """Whether a tensor of samples, channels and axes has its channels last in memory."""
+    order = _stride_order(value)
+    return order is not None and order == [0, *range(2, len(order)), 1]
 
 
 def _is_contiguous(value):
@@ -174,6 +183,10 @@ class _Lowering:
                 out.append(None)
                 continue
             out.append(self.arg(value))
+        if str(node.target) in _CONVOLUTIONS:
+            made = node.meta.get("val")
+            made = made if isinstance(made, (list, tuple)) else [made]
+            out.append(any(_is_channels_last(value) for value in made))
         return out
 
     def results(self, node):
@@ -387,12 +400,26 @@ def _seed():
     return int(torch.randint(0, 2**63 - 1, (), dtype=torch.int64))
 
 
+def _tf32():
+    """Whether PyTorch's settings let f32 products, and convolutions on a GPU, round to TF32."""
+    # Settings of PyTorch's newer interface cannot be read by the older one.
+    try:
+        product = torch.get_float32_matmul_precision() != "highest"
+    except RuntimeError:
+        product = torch.backends.cuda.matmul.fp32_precision == "tf32"
+    try:
+        convolution = torch.backends.cudnn.allow_tf32
+    except RuntimeError:
+        convolution = torch.backends.cudnn.conv.fp32_precision == "tf32"
+    return product, convolution
+
+
 def _runner(program, constants, random, fixed, views, count, single):
     def run(args):
         inputs = list(args) + constants if constants else list(args)
         if isinstance(args, list):
             args.clear()
-        out = program.run(inputs, _seed() if random else None, torch.are_deterministic_algorithms_enabled())
+        out = program.run(inputs, _seed() if random else None, torch.are_deterministic_algorithms_enabled(), _tf32())
         if fixed or views:
             rest = iter(out)
             out = [fixed[i] if i in fixed else None if i in views else next(rest) for i in range(count)]

@@ -25,10 +25,13 @@ struct Options {
     transposed: bool,
     output_padding: Vec<i64>,
     groups: usize,
+    /// Whether results have channels last in memory.
+    channels_last: bool,
 }
 
 impl Options {
-    fn of(c: &Call<'_>, i: usize) -> Result<Options, Reject> {
+    /// Arguments from argument `i` on, and the memory format as argument `format`.
+    fn of(c: &Call<'_>, i: usize, format: usize) -> Result<Options, Reject> {
         Ok(Options {
             stride: c.ints(i)?,
             padding: c.ints(i + 1)?,
@@ -36,6 +39,7 @@ impl Options {
             transposed: c.flag(i + 3)?,
             output_padding: c.ints(i + 4)?,
             groups: c.size(i + 5)?,
+            channels_last: c.flag(format)?,
         })
     }
 
@@ -56,10 +60,12 @@ impl Options {
                 .padding(padding)
                 .output_padding(each::<N>(&self.output_padding)?)
                 .dilation(dilation)
-                .groups(self.groups);
+                .groups(self.groups)
+                .channels_last(self.channels_last);
             return Ok(transposed(x, weight, bias, options));
         }
         let options = Conv::default().stride(stride).padding(padding).dilation(dilation).groups(self.groups);
+        let options = options.channels_last(self.channels_last);
         Ok(plain(x, weight, bias, options))
     }
 
@@ -77,7 +83,7 @@ impl Options {
 }
 
 fn convolution(c: &Call<'_>) -> Outcome {
-    Ok(Options::of(c, 3)?.convolved(c.tensor(0)?, c.tensor(1)?, c.tensor_or_none(2)?)?.into())
+    Ok(Options::of(c, 3, 9)?.convolved(c.tensor(0)?, c.tensor(1)?, c.tensor_or_none(2)?)?.into())
 }
 
 /// Gradient of `f` at `x` for `dy`, by the front's own rules.
@@ -101,7 +107,7 @@ fn pulled(x: &Tensor, dy: &Tensor, f: impl FnOnce(&Tensor) -> Result<Tensor, Rej
 
 fn convolution_backward(c: &Call<'_>) -> Outcome {
     let (dy, x, weight) = (c.tensor(0)?, c.tensor(1)?, c.tensor(2)?);
-    let options = Options::of(c, 4)?;
+    let options = Options::of(c, 4, 11)?;
     let mask = c.flags(10)?;
     if !x.dtype().is_float() || dy.numel() == 0 || x.numel() == 0 {
         return Err("integers, or an empty tensor".into());
