@@ -349,15 +349,15 @@ const CHOOSING: &[Function] = &[
                 true => c.filled([inner, each, kernel, kernel]),
                 false => c.filled([groups * each, inner / groups, kernel, kernel]),
             };
-            let (weights, border) = (weights.sin(), border.min(kernel / 2));
+            let (weights, border, last) = (weights.sin(), border.min(kernel / 2), c.rng.bool());
             let apply = |x: &Tensor, w: &Tensor| match transposed {
                 true => {
                     let options = ConvTranspose::default().stride(stride).dilation(dilation).groups(groups);
-                    x.conv_transpose2d(w, None, options.padding(border))
+                    x.conv_transpose2d(w, None, options.padding(border).channels_last(last))
                 }
                 false => {
                     let options = Conv::default().stride(stride).dilation(dilation).groups(groups);
-                    x.conv2d(w, None, options.padding(border))
+                    x.conv2d(w, None, options.padding(border).channels_last(last))
                 }
             };
             let (y, pull) = thalweg::vjp(|(x, w): (Tensor, Tensor)| apply(&x, &w), (&x, &weights));
@@ -366,6 +366,26 @@ const CHOOSING: &[Function] = &[
             all.extend([y, dx, dw]);
         }
         all
+    }),
+    ("channels last", Floats, |c| {
+        // Two convolutions whose channels are last in memory, with elementwise operations in that order and another one.
+        let (samples, channels) = (c.rng.usize(1..3), c.rng.usize(1..6));
+        let [height, width] = [0; 2].map(|_| c.rng.usize(4..9));
+        let last = |t: Tensor| t.permute([0, 3, 1, 2]);
+        let x = last(c.filled([samples, height, width, channels]));
+        let [v, w] = [0.5, 2.0].map(|by| last((c.filled([channels, 3, 3, channels]) * by).sin()));
+        let bias = c.filled([channels]).cos();
+        let other = c.filled([samples, channels, height, width]);
+        let options = Conv::default().padding(1).channels_last(c.rng.bool());
+        let net = |x: &Tensor, v: &Tensor| {
+            let h = (x.conv2d(v, Some(&bias), options) * 0.5).relu();
+            let mean = h.mean_keepdim([0, 2, 3]);
+            h.conv2d(&w, None, options) - mean + &h
+        };
+        let (y, pull) = thalweg::vjp(|(x, v): (Tensor, Tensor)| net(&x, &v), (&x, &v));
+        let (dx, dv) = pull(&y.cos());
+        let mixed = &y * other.sin();
+        vec![y.permute([0, 2, 3, 1]), mixed, dx.permute([0, 2, 3, 1]), dv, y.sum(..)]
     }),
     ("conv_transpose", Floats, |c| {
         // Kernels of whole strides without dilation: all residue classes have as many weights.

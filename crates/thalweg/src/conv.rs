@@ -628,7 +628,8 @@ macro_rules! convolutions {
         /// Sums are those of [`matmul`](Tensor::matmul), with the same order and determinism: bf16 and f16 are
         /// accumulated in f32 and rounded once, then the bias is added; integers wrap. A depthwise convolution (one
         /// channel in each group) adds its window element by element, the last axis fastest, bf16 and f16 in f32 with
-        /// the bias, rounded once.
+        /// the bias, rounded once. On a GPU with cuDNN its order of sums is the library's, and the bias is added to the
+        /// rounded sum.
         impl Tensor {$(
             #[doc = concat!("The convolution of `[samples, in, ", $axes, "]` (or without samples) with weights `[out, in/groups, ", $window, "]`, PyTorch's layout, plus a bias for each output channel; a cross-correlation, as in all such libraries.")]
             ///

@@ -36,6 +36,10 @@ fn with_bias(c: &Call<'_>, fold: bool) -> Outcome {
     Ok((y + scaled(&bias.cast(c.out(0)?), beta)).into())
 }
 
+/// Minimum bytes of the scores of an attention that is trained on a GPU at which PyTorch's kernels run: they stream
+/// scores, which ours store for the gradients, and a cut of the program costs some 50 µs.
+const MIN_STREAMED_SCORES: usize = 32 << 20;
+
 /// Arguments of attention that are no operands.
 #[derive(Clone, Copy)]
 struct Attending<'a> {
@@ -52,6 +56,16 @@ impl Attending<'_> {
             return Err("dropout, or an empty tensor".into());
         }
         Ok(())
+    }
+
+    /// Rejects an attention on a GPU whose scores are better streamed by PyTorch's kernels, forward and backward.
+    fn check_streamed(&self, q: &Tensor, k: &Tensor) -> Result<(), Reject> {
+        self.check(q, k)?;
+        let scores = q.numel() / q.size(-1).max(1) * k.size(-2) * q.dtype().size();
+        match scores >= MIN_STREAMED_SCORES {
+            true => Err("scores that would be stored for the gradients".into()),
+            false => Ok(()),
+        }
     }
 
     fn scores(&self, q: &Tensor, k: &Tensor) -> Tensor {
@@ -72,6 +86,10 @@ fn scale(c: &Call<'_>, i: usize) -> Result<Option<f64>, Reject> {
 /// Attention by one of PyTorch's implementations for GPUs: its result, the logarithms of the sums of weights, and what
 /// only its own backward kernel reads: `rest` more results.
 fn attention_on_gpu(c: &Call<'_>, of: Attending<'_>, rest: usize) -> Outcome {
+    // Only the backward pass reads the sums.
+    if c.is_read(1) {
+        of.check_streamed(c.tensor(0)?, c.tensor(1)?)?;
+    }
     let (y, sums) = attend(c, of)?;
     let (queries, keys) = (c.tensor(0)?.size(-2), c.tensor(1)?.size(-2));
     // Lengths are two integers in the middle of five or more results; the others are tensors of random states.
@@ -243,12 +261,14 @@ pub const ROWS: &[Row] = &[
     }),
     ("aten._scaled_dot_product_flash_attention_backward.default", |c| {
         let of = Attending { dropout: c.float_or(10, 0.0)?, causal: c.flag(11)?, mask: None, scale: scale(c, 14)? };
+        of.check_streamed(c.tensor(1)?, c.tensor(2)?)?;
         let [dq, dk, dv, _] = gradients(c, c.tensor(4)?, c.tensor(5)?, of)?;
         Ok((dq, dk, dv).into())
     }),
     ("aten._scaled_dot_product_efficient_attention_backward.default", |c| {
         let (mask, wanted) = (c.tensor_or_none(4)?, c.flags(10)?);
         let of = Attending { dropout: c.float_or(9, 0.0)?, causal: c.flag(11)?, mask, scale: scale(c, 12)? };
+        of.check_streamed(c.tensor(1)?, c.tensor(2)?)?;
         let [dq, dk, dv, by_score] = gradients(c, c.tensor(5)?, c.tensor(6)?, of)?;
         let dbias = match (mask, wanted.get(3)) {
             (Some(mask), Some(true)) => of_bias(by_score, mask)?.into(),
@@ -259,6 +279,7 @@ pub const ROWS: &[Row] = &[
     ("aten._scaled_dot_product_cudnn_attention_backward.default", |c| {
         let mask = c.tensor_or_none(8)?;
         let of = Attending { dropout: c.float_or(13, 0.0)?, causal: c.flag(14)?, mask, scale: scale(c, 15)? };
+        of.check_streamed(c.tensor(1)?, c.tensor(2)?)?;
         let [dq, dk, dv, _] = gradients(c, c.tensor(4)?, c.tensor(5)?, of)?;
         Ok((dq, dk, dv).into())
     }),
