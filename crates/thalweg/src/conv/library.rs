@@ -15,6 +15,10 @@ use thalweg_ir::{
 };
 use thalweg_stream::{self as stream, Counted, Site};
 
+/// Minimum arithmetic of a convolution, in additions of f32, whose algorithm the clock may choose: some 10 µs on an H100. For
+/// a smaller one measuring several takes longer than it gains.
+const MIN_TIMED_ADDITIONS: u64 = 1 << 28;
+
 /// Windows of a convolution over an input of these sizes, for the library.
 ///
 /// `shape` is that of the input, `channels` that of the result.
@@ -45,9 +49,21 @@ pub(super) fn described<const N: usize>(
         channels_last,
         tf32: tf32 && dtype == DType::F32,
         any_order: mode.atomic_sums && !mode.reproducible,
-        timed: stream::measuring().is_some(),
+        timed: false,
     };
-    Convolution { routine, dtype, samples: shape[0], channels: [shape[1], channels], groups, axes }
+    let of = Convolution { routine, dtype, samples: shape[0], channels: [shape[1], channels], groups, axes };
+    let timed = stream::measuring().is_some() && additions(&of) >= MIN_TIMED_ADDITIONS;
+    Convolution { routine: ConvolutionRoutine { timed, ..routine }, ..of }
+}
+
+/// Arithmetic of a convolution in additions of f32: tensor cores compute several multiplications in the time of one.
+fn additions(of: &Convolution) -> u64 {
+    let speed = match (of.dtype, of.routine.tf32) {
+        (DType::F32, false) => 1,
+        (DType::F32, true) => 8,
+        _ => 16,
+    };
+    of.multiplications() / speed
 }
 
 /// Result of a pass of a convolution; `None` if no library of the operands' device computes the convolution and its
@@ -119,13 +135,7 @@ fn record(name: &'static str, (x, y): (&Tensor, &Tensor), of: &Convolution) -> T
     };
     let operands = [operand(x, tensors[0]), operand(y, tensors[1])];
     let shape = Shape::new(&of.dims(tensors[2]));
-    // Multiplications of f32 are the unit; tensor cores compute several at a time.
-    let speed = match (of.dtype, of.routine.tf32) {
-        (DType::F32, false) => 1,
-        (DType::F32, true) => 8,
-        _ => 16,
-    };
-    let additions = Some(of.multiplications() / speed);
+    let additions = Some(additions(of));
     let launch = ForeignLaunch { grid: [1; 3], block: [1; 3], shared: 0, additions };
     let bytes = (shape.numel() * of.dtype.size()) as i64;
     let ints: Vec<i64> = launch.to_ints().into_iter().chain(of.to_ints()).chain([bytes]).collect();
