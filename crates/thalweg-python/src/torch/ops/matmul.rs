@@ -36,9 +36,9 @@ fn with_bias(c: &Call<'_>, fold: bool) -> Outcome {
     Ok((y + scaled(&bias.cast(c.out(0)?), beta)).into())
 }
 
-/// Minimum bytes of the scores of an attention that is trained on a GPU at which PyTorch's kernels run: they stream
-/// scores, which ours store for the gradients, and a cut of the program costs some 50 µs.
-const MIN_STREAMED_SCORES: usize = 32 << 20;
+/// Minimum bytes of the scores of an attention that is trained on a GPU at which PyTorch's kernels run: they are flash
+/// attention, where ours store the scores for the gradients, and a cut of the program costs some 50 µs.
+const MIN_FLASH_SCORE_BYTES: usize = 32 << 20;
 
 /// Arguments of attention that are no operands.
 #[derive(Clone, Copy)]
@@ -58,11 +58,11 @@ impl Attending<'_> {
         Ok(())
     }
 
-    /// Rejects an attention on a GPU whose scores are better streamed by PyTorch's kernels, forward and backward.
-    fn check_streamed(&self, q: &Tensor, k: &Tensor) -> Result<(), Reject> {
+    /// Rejects an attention on a GPU whose scores would be stored for the gradients and are many, forward and backward.
+    fn check_stored_scores(&self, q: &Tensor, k: &Tensor) -> Result<(), Reject> {
         self.check(q, k)?;
         let scores = q.numel() / q.size(-1).max(1) * k.size(-2) * q.dtype().size();
-        match scores >= MIN_STREAMED_SCORES {
+        match scores >= MIN_FLASH_SCORE_BYTES {
             true => Err("scores that would be stored for the gradients".into()),
             false => Ok(()),
         }
@@ -88,7 +88,7 @@ fn scale(c: &Call<'_>, i: usize) -> Result<Option<f64>, Reject> {
 fn attention_on_gpu(c: &Call<'_>, of: Attending<'_>, rest: usize) -> Outcome {
     // Only the backward pass reads the sums.
     if c.is_read(1) {
-        of.check_streamed(c.tensor(0)?, c.tensor(1)?)?;
+        of.check_stored_scores(c.tensor(0)?, c.tensor(1)?)?;
     }
     let (y, sums) = attend(c, of)?;
     let (queries, keys) = (c.tensor(0)?.size(-2), c.tensor(1)?.size(-2));
@@ -261,14 +261,14 @@ pub const ROWS: &[Row] = &[
     }),
     ("aten._scaled_dot_product_flash_attention_backward.default", |c| {
         let of = Attending { dropout: c.float_or(10, 0.0)?, causal: c.flag(11)?, mask: None, scale: scale(c, 14)? };
-        of.check_streamed(c.tensor(1)?, c.tensor(2)?)?;
+        of.check_stored_scores(c.tensor(1)?, c.tensor(2)?)?;
         let [dq, dk, dv, _] = gradients(c, c.tensor(4)?, c.tensor(5)?, of)?;
         Ok((dq, dk, dv).into())
     }),
     ("aten._scaled_dot_product_efficient_attention_backward.default", |c| {
         let (mask, wanted) = (c.tensor_or_none(4)?, c.flags(10)?);
         let of = Attending { dropout: c.float_or(9, 0.0)?, causal: c.flag(11)?, mask, scale: scale(c, 12)? };
-        of.check_streamed(c.tensor(1)?, c.tensor(2)?)?;
+        of.check_stored_scores(c.tensor(1)?, c.tensor(2)?)?;
         let [dq, dk, dv, by_score] = gradients(c, c.tensor(5)?, c.tensor(6)?, of)?;
         let dbias = match (mask, wanted.get(3)) {
             (Some(mask), Some(true)) => of_bias(by_score, mask)?.into(),
@@ -279,7 +279,7 @@ pub const ROWS: &[Row] = &[
     ("aten._scaled_dot_product_cudnn_attention_backward.default", |c| {
         let mask = c.tensor_or_none(8)?;
         let of = Attending { dropout: c.float_or(13, 0.0)?, causal: c.flag(14)?, mask, scale: scale(c, 15)? };
-        of.check_streamed(c.tensor(1)?, c.tensor(2)?)?;
+        of.check_stored_scores(c.tensor(1)?, c.tensor(2)?)?;
         let [dq, dk, dv, _] = gradients(c, c.tensor(4)?, c.tensor(5)?, of)?;
         Ok((dq, dk, dv).into())
     }),
