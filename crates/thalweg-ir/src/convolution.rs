@@ -10,7 +10,7 @@ use std::fmt;
 /// Maximum number of axes that windows slide over.
 pub const MAX_AXES: usize = 3;
 
-/// What a convolution routine computes, of `y = conv(x, w)`. Each result is linear in both operands.
+/// Pass of a convolution `y = conv(x, w)`: the tensor that a routine computes. Each result is linear in both operands.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub enum ConvolutionPass {
     /// `y` of `x` and `w`.
@@ -56,7 +56,7 @@ impl ConvolutionPass {
 /// Convolution routine of a library: all but dtype and sizes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ConvolutionRoutine {
-    /// What is computed.
+    /// Pass that is computed.
     pub pass: ConvolutionPass,
     /// Number of axes that windows slide over, 1 to [`MAX_AXES`].
     pub axes: usize,
@@ -125,7 +125,7 @@ pub struct ConvolutionAxis {
 /// Convolution by a library, or one of its gradients.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Convolution {
-    /// What is computed.
+    /// Routine that computes it.
     pub routine: ConvolutionRoutine,
     /// Dtype of all three tensors: f32, bf16 or f16. Sums are in f32.
     pub dtype: DType,
