@@ -25,8 +25,11 @@ pub struct Capabilities {
     /// Synchronization of a warp's threads without the rest of their block. Where there is none, all threads of a block
     /// take part in a shuffle.
     pub warps: bool,
-    /// Shared memory whose size a launch requests, and copies to it (`cp.async`): tiled GEMMs and histograms.
-    pub tiles: bool,
+    /// Asynchronous copies from global to shared memory (`cp.async`). Where there are none, tiled GEMMs copy through
+    /// registers.
+    pub async_copies: bool,
+    /// Shared memory whose size a launch requests: histograms.
+    pub dynamic_shared: bool,
     /// Arguments at computed offsets, which launches of several kernels or problems have (horizontal fusion).
     pub groups: bool,
     /// Atomic updates of 64-bit integers and of f64.

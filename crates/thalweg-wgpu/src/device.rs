@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use thalweg_gpu::runtime::{Bound, Compiler, DeviceMemory, Driver, Queues, Written};
 use thalweg_gpu::{Plan, plan};
-use thalweg_kernel::{Geometry, Kernel, Moved, Precision};
+use thalweg_kernel::{Contracts, Geometry, Kernel, Moved, Precision};
 use thalweg_runtime::environment;
 use thalweg_runtime::{
     Backend, Batch, Buffer, Device, Error, MemoryStats, Pool, Program, ProgramInfo, Throughput, Timing,
@@ -186,6 +186,10 @@ impl Device for WgpuDevice {
             return Err(self.error(format!("a tensor of {bytes} bytes exceeds the {most} bytes that a kernel binds")));
         }
         self.0.pool.allocate(bytes)
+    }
+
+    fn contracts(&self) -> Contracts {
+        Contracts::Tiles
     }
 
     fn program(&self, kernel: &Kernel) -> Result<Arc<dyn Program>, Error> {

@@ -17,8 +17,14 @@ pub struct Emitter<'a> {
     /// Definitions before the kernel's function, by name.
     pub globals: BTreeMap<String, String>,
     pub scopes: Scopes,
+    /// Workgroup memory that arrays of one element type share.
+    pub pools: Vec<Pool>,
+    /// Number of groups of arrays that share memory.
+    pub shared_groups: usize,
     /// Names of arrays in workgroup memory that have atomic updates.
     pub atomic_shared: Vec<Name>,
+    /// Names of arrays in workgroup memory over which others are laid.
+    pub overlaid: Vec<Name>,
     /// Whether global memory is accessed by atomic operations, because threads share words.
     pub atomic_memory: bool,
     /// Whether a statement needs that.
@@ -27,6 +33,21 @@ pub struct Emitter<'a> {
     pub made: usize,
     /// First reason why the kernel cannot be printed.
     pub refusal: Option<String>,
+}
+
+/// Workgroup memory that arrays of one element type share: those that a kernel puts over each other.
+#[derive(Debug)]
+pub struct Pool {
+    /// Number of the group of arrays that share memory.
+    pub group: usize,
+    /// WGSL type of the elements.
+    pub element: String,
+    /// Name of the global variable.
+    pub global: String,
+    /// Offset in bytes of the first element among the group's bytes.
+    pub begin: u32,
+    /// Number of elements.
+    pub elements: u32,
 }
 
 /// Source of a kernel.
@@ -100,17 +121,17 @@ fn is_of_warp(statement: &Statement) -> bool {
     }
 }
 
-/// Names of arrays that a body updates atomically.
-fn atomic_names(body: &[Statement], names: &mut Vec<Name>) {
+/// Calls `f` for each statement of a body, at any depth.
+fn each_statement(body: &[Statement], f: &mut impl FnMut(&Statement)) {
     for statement in body {
+        f(statement);
         match statement {
-            Statement::Atomic { name, .. } => names.push(name.clone()),
             Statement::If(_, then, otherwise) => {
-                atomic_names(then, names);
-                atomic_names(otherwise, names);
+                each_statement(then, f);
+                each_statement(otherwise, f);
             }
             Statement::For(For { body, .. }) | Statement::While(_, body) | Statement::Scope(body) => {
-                atomic_names(body, names);
+                each_statement(body, f);
             }
             _ => {}
         }
@@ -120,13 +141,26 @@ fn atomic_names(body: &[Statement], names: &mut Vec<Name>) {
 impl<'a> Emitter<'a> {
     fn new(kernel: &'a Kernel, atomic_memory: bool) -> Emitter<'a> {
         let mut atomic_shared = vec![];
-        atomic_names(&kernel.body, &mut atomic_shared);
+        each_statement(&kernel.body, &mut |s| {
+            if let Statement::Atomic { name, .. } = s {
+                atomic_shared.push(name.clone());
+            }
+        });
+        let mut overlaid = vec![];
+        each_statement(&kernel.body, &mut |s| {
+            if let Statement::SharedPart { of, .. } = s {
+                overlaid.push(of.clone());
+            }
+        });
         Emitter {
             kernel,
             out: String::new(),
             globals: BTreeMap::new(),
             scopes: Scopes::default(),
+            pools: vec![],
+            shared_groups: 0,
             atomic_shared,
+            overlaid,
             atomic_memory,
             needs_atomic_memory: false,
             made: 0,
@@ -142,6 +176,10 @@ impl<'a> Emitter<'a> {
         self.statements(&kernel.body);
         self.scopes.close();
         let body = std::mem::take(&mut self.out);
+        for Pool { global, element, elements, .. } in &self.pools {
+            let text = format!("var<workgroup> {global}: array<{element}, {elements}>;");
+            self.globals.insert(global.clone(), text);
+        }
         let words = kernel.params.words();
         let blocks = self.low_word(words);
         // Workgroups of a launch are in rows of 65,535.

@@ -4,7 +4,7 @@
 use super::kernel::Emitter;
 use super::monoid::name;
 use super::scope::Symbol;
-use super::types::{cast, constant};
+use super::types::{cast, constant, wrapped};
 use thalweg_gpu::ir::{Definition, Expr, Routine, Shuffle, Type};
 use thalweg_ir::{DType, Monoid};
 
@@ -43,7 +43,7 @@ impl Emitter<'_> {
             Routine::AnyOfBlock => format!("{}({list})", self.any_of_block()),
             Routine::Ones => format!("countOneBits({list})"),
             Routine::Bits => format!("bitcast<u32>({list})"),
-            Routine::MultiplyAdd(_) => format!("({} * {} + {})", all[0], all[1], all[2]),
+            Routine::MultiplyAdd(dtype) => wrapped(dtype, &format!("({} * {} + {})", all[0], all[1], all[2])),
             Routine::PowerOfTwo => format!("exp2_f32({list})"),
             Routine::Pair(dtype) => {
                 let narrow = if dtype == DType::F16 { "f16" } else { "bf16" };

@@ -1,11 +1,60 @@
 //! Statements.
 
-use super::kernel::Emitter;
-use super::scope::{Symbol, spelled};
-use super::types::size;
+use super::kernel::{Emitter, Pool};
+use super::scope::{SharedRange, Symbol, spelled};
+use super::types::{number, size};
 use std::fmt::Write;
-use thalweg_gpu::ir::{Action, Atomic, Expr, For, Name, Statement, Type};
+use thalweg_gpu::ir::{Action, Atomic, Expr, For, Name, Statement, Type, Unroll};
 use thalweg_ir::DType;
+
+/// Maximum number of expressions of all iterations of a loop that is written out. Registers whose indices are no
+/// constants are in memory; a compiler's own unrolling is not relied on.
+const MAX_WRITTEN_OUT: usize = 2_000;
+
+/// Values of the variable of a loop that is written out, iteration by iteration.
+fn written_out(turns: &For) -> Option<Vec<i64>> {
+    let (Expr::Number(from, _), Expr::Number(below, _), Expr::Number(step, _)) =
+        (&turns.from, &turns.below, &turns.step)
+    else {
+        return None;
+    };
+    let has_constant_values = matches!(turns.ty, Type::I32 | Type::U32) && *step > 0;
+    if turns.unroll != Unroll::All || !has_constant_values || has_breaks(&turns.body) {
+        return None;
+    }
+    let values: Vec<i64> = (*from..*below).step_by(*step as usize).collect();
+    (values.len() * expressions(&turns.body) <= MAX_WRITTEN_OUT).then_some(values)
+}
+
+/// Whether a body leaves its own loop.
+fn has_breaks(body: &[Statement]) -> bool {
+    body.iter().any(|s| match s {
+        Statement::Break => true,
+        Statement::If(_, then, otherwise) => has_breaks(then) || has_breaks(otherwise),
+        Statement::Scope(body) => has_breaks(body),
+        _ => false,
+    })
+}
+
+/// Number of expressions of statements, where loops that are written out count as often as they have iterations.
+fn expressions(body: &[Statement]) -> usize {
+    fn of(expr: &Expr) -> usize {
+        1 + expr.parts().iter().map(|x| of(x)).sum::<usize>()
+    }
+    let one = |s: &Statement| match s {
+        Statement::Let(_, x) | Statement::Variable(_, x) | Statement::Fault(x) => of(x),
+        Statement::Set(to, x) => of(to) + of(x),
+        Statement::Store { at, value, .. } | Statement::SetScratch { at, value, .. } => of(at) + of(value),
+        Statement::LoadVector { at, .. } | Statement::StoreVector { at, .. } => 8 + of(at),
+        Statement::Atomic { at, value, .. } => 8 + of(at) + of(value),
+        Statement::If(x, then, otherwise) => of(x) + expressions(then) + expressions(otherwise),
+        Statement::While(x, body) => of(x) + expressions(body),
+        Statement::Scope(body) => expressions(body),
+        Statement::For(turns) => written_out(turns).map_or(1, |values| values.len()) * expressions(&turns.body),
+        _ => 1,
+    };
+    body.iter().map(one).sum()
+}
 
 impl Emitter<'_> {
     /// Prints statements, each on one or more lines of its own.
@@ -48,8 +97,7 @@ impl Emitter<'_> {
                 self.line(format!("var {}: {ty};", spelled(name)));
             }
             Statement::Shared { name, ty, shape } => self.shared(name, *ty, shape),
-            // Arrays that only share space are apart here.
-            Statement::SharedPart { name, ty, shape, .. } => self.shared(name, *ty, shape),
+            Statement::SharedPart { name, ty, shape, of, at } => self.shared_part(name, (*ty, shape), of, *at),
             Statement::Operand { name, ty, param } | Statement::Constants { name, ty, param } => {
                 self.type_name(*ty);
                 let (low, bytes) = (self.low_word(param.word()), size(self.resolved(*ty)));
@@ -126,6 +174,11 @@ impl Emitter<'_> {
 
     /// Declares an array in workgroup memory, a global variable.
     fn shared(&mut self, name: &str, ty: Type, shape: &[u32]) {
+        if self.overlaid.iter().any(|n| n == name) {
+            self.shared_groups += 1;
+            self.scopes.declare(name, Symbol::SharedBytes(self.shared_groups));
+            return;
+        }
         if shape.is_empty() {
             self.refuse("there is no dynamic workgroup memory");
             return;
@@ -136,7 +189,36 @@ impl Emitter<'_> {
         let element = if atomic { format!("atomic<{element}>") } else { element };
         let array = self.array_type(&element, shape);
         self.globals.insert(global.clone(), format!("var<workgroup> {global}: {array};"));
-        self.scopes.declare(name, Symbol::Shared { global, ty, atomic });
+        self.scopes.declare(name, Symbol::Shared { global, ty, atomic, range: None });
+    }
+
+    /// Declares an array over a range of shared bytes. Arrays of one element type share memory; others are apart.
+    fn shared_part(&mut self, name: &str, (ty, shape): (Type, &[u32]), of: &str, at: u32) {
+        let Some(&Symbol::SharedBytes(group)) = self.scopes.find(of) else {
+            self.refuse(format!("{of} are no shared bytes"));
+            return;
+        };
+        let element = self.type_name(ty);
+        let bytes = size(ty) as u32;
+        let count: u32 = shape.iter().product();
+        let fits = |pool: &&Pool| {
+            pool.group == group
+                && pool.element == element
+                && at >= pool.begin
+                && (at - pool.begin).is_multiple_of(bytes)
+        };
+        if self.atomic_shared.iter().any(|n| n == name) {
+            return self.shared(name, ty, shape);
+        }
+        if !self.pools.iter().any(|pool| fits(&pool)) {
+            let global = self.fresh("shared");
+            self.pools.push(Pool { group, element: element.clone(), global, begin: at, elements: 0 });
+        }
+        let Some(pool) = self.pools.iter_mut().find(|pool| fits(&&**pool)) else { return };
+        let first = (at - pool.begin) / bytes;
+        pool.elements = pool.elements.max(first + count);
+        let (global, range) = (pool.global.clone(), Some(SharedRange { first, shape: shape.to_vec() }));
+        self.scopes.declare(name, Symbol::Shared { global, ty, atomic: false, range });
     }
 
     /// Prints a function of an index. It sees kernel arguments only.
@@ -183,6 +265,17 @@ impl Emitter<'_> {
 
     fn looped(&mut self, turns: &For) {
         let For { name, ty, from, below, step, body, .. } = turns;
+        if let Some(values) = written_out(turns) {
+            for value in values {
+                self.scopes.open();
+                let value = number(value, *ty);
+                self.line(format!("{{\nlet {} = {value};", spelled(name)));
+                self.statements(body);
+                self.line("}".into());
+                self.scopes.close();
+            }
+            return;
+        }
         let (from, ty, name) = (self.expr(from), self.type_name(*ty), spelled(name));
         let saved = std::mem::take(&mut self.out);
         let [below, step] = [below, step].map(|e| self.expr(e));

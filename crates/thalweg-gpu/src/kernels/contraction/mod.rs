@@ -45,9 +45,6 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, target: &dyn Target) -> Re
 
 /// Plans a contraction. Without an epilogue, accumulators are stored in dtype `written`.
 fn plan_writing(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dyn Target) -> Result<Plan, Error> {
-    if !target.chip().capabilities.tiles && c.is_unfused() {
-        return untiled::plan(c, &g.product, written, target);
-    }
     if (!c.is_unfused() || gemv::is_worth_it(&g.product))
         && let Some(plan) = gemv::plan(c, g, written, target)
     {

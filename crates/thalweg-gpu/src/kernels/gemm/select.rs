@@ -5,7 +5,7 @@ use crate::kernels::Skeleton;
 use crate::kernels::gemm::params::{
     BatchArguments, CopyArguments, FactorArguments, GemmArguments, ProblemArguments, SplitArguments,
 };
-use crate::kernels::gemm::{BodyClass, FactorClass, GemmClass, Math, Tile};
+use crate::kernels::gemm::{BodyClass, Copies, FactorClass, GemmClass, Math, Tile};
 use crate::kernels::plan::{Draft, Plan, blocks};
 use crate::operands::{BodyArguments, needs as body_needs};
 use crate::params::RuntimeArgument;
@@ -24,6 +24,10 @@ use thalweg_runtime::Error;
 pub const COPY: usize = 16;
 /// Element sizes in bytes of single-element copies for CUDA cores.
 const ELEMENT_COPY_SIZES: [usize; 2] = [4, 8];
+/// Element sizes in bytes of copies for tensor cores.
+pub const NARROW_COPY_SIZES: [usize; 1] = [2];
+/// Element sizes in bytes of copies through registers.
+const STAGED_COPY_SIZES: [usize; 4] = [1, 2, 4, 8];
 /// Maximum number of rows, of columns, and of terms of all steps in flight, of a tile.
 const MAX_TILE_SIDE: usize = 512;
 /// Operand index that stands for accumulators, or for results in shared memory.
@@ -77,6 +81,7 @@ pub fn shape(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> Tile {
     // Few rows and many columns, as a convolution of few channels has.
     let flat = few_rows && is_busy(g.batches() * p.n.div_ceil(256), chip);
     match math(c, chip) {
+        Math::Plain if !chip.capabilities.async_copies => staged(c, chip, (flat && !wide, large && !wide)),
         Math::Plain if flat && !wide => Tile { m: 64, n: 256, k: 16, warps: [2, 4], stages: 3, blocks: 2 },
         Math::Tf32 if flat => Tile { m: 64, n: 256, k: 16, warps: [2, 4], stages: 3, blocks: 2 },
         Math::Warpgroup if flat => Tile { m: 64, n: 128, k: 64, warps: [4, 1], stages: 3, blocks: 3 },
@@ -90,6 +95,30 @@ pub fn shape(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> Tile {
         Math::Tf32 if large => Tile { m: 128, n: 128, k: 16, warps: [2, 4], stages: 3, blocks: 2 },
         Math::Tf32 => Tile { m: 64, n: 64, k: 16, warps: [2, 2], stages: 4, blocks: 3 },
     }
+}
+
+/// Number of pipeline stages of tiles whose operands are copied through registers: one is multiplied while the other is
+/// filled.
+const STAGED_BUFFERS: u32 = 2;
+
+/// Tile of a chip without asynchronous copies, with as many terms a step as shared memory holds, up to 16. The smallest
+/// takes 4.3 KiB (8.3 KiB with elements of 8 bytes).
+fn staged(c: &Contraction, chip: &Chip, (flat, large): (bool, bool)) -> Tile {
+    // Narrow floats are stored as f32.
+    let size = if c.dtype.size() == 2 && c.dtype.is_float() { 4 } else { c.dtype.size() as u32 };
+    let pad = (COPY as u32 / size).max(1);
+    let sides = if flat { [64, 256] } else { [128, 128] };
+    let small = [64, 64];
+    let all = (flat || large).then_some(sides).into_iter().chain([small]);
+    let tiles = all.flat_map(|[m, n]| {
+        let of = move |k| Tile { m, n, k, warps: [2, 4], stages: STAGED_BUFFERS, blocks: 2 };
+        // A thread copies at least one element of each operand.
+        let least = if m == 64 { 4 } else { 8 };
+        [16, 8, 4].into_iter().filter(move |&k| k >= least).map(of)
+    });
+    let bytes = |tile: &Tile| tile.stages * (tile.m + tile.n + 2 * pad) * tile.k * size;
+    let smallest = Tile { m: 64, n: 64, k: 4, warps: [2, 4], stages: STAGED_BUFFERS, blocks: 2 };
+    tiles.into_iter().find(|tile| bytes(tile) <= chip.shared).unwrap_or(smallest)
 }
 
 /// Number of blocks that share the terms of a tile (split-K): several if tiles are few and terms many. The number
@@ -223,6 +252,7 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
         sums: c.accumulator(),
         math,
         tile,
+        copies: copies(p, chip),
         batch: p.batch.len() as u8,
         factors: factors.each_ref().map(|f| match f {
             Factor::Copied { along, .. } => FactorClass::Copied { along: *along },
@@ -287,6 +317,12 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
     Ok(plan)
 }
 
+/// Mode of the copies of operands in memory.
+fn copies(p: &MatmulGeometry, chip: &Chip) -> Copies {
+    let wide = || p.reach.iter().flatten().any(|(_, high)| *high > i32::MAX as usize);
+    if chip.capabilities.async_copies { Copies::Async } else { Copies::Registers { wide: wide() } }
+}
+
 /// Whether elements at these offsets can be copied in vectors of 16 bytes.
 pub fn alignable(mut all: impl Iterator<Item = isize>, size: usize) -> bool {
     all.all(|s| (s * size as isize).rem_euclid(COPY as isize) == 0)
@@ -325,6 +361,15 @@ fn factor(
     let size = c.dtype.size();
     let count = if n == 0 { p.m } else { p.n };
     let aligned = |pitch: isize| alignable(batch().chain([first, pitch]), size);
+    let chip = target.chip();
+    // Copies through registers are of single elements of any size.
+    let staged = math == Math::Plain && !chip.capabilities.async_copies;
+    if staged && (term == 1 || p.k == 1) && is_pitch(line) {
+        return Factor::Copied { along: true, operand: first_operand, first, pitch: line };
+    }
+    if staged && (line == 1 || count == 1) && is_pitch(term) {
+        return Factor::Copied { along: false, operand: first_operand, first, pitch: term };
+    }
     let apart = math == Math::Plain && ELEMENT_COPY_SIZES.contains(&size);
     let vectors = math != Math::Plain || ELEMENT_COPY_SIZES.contains(&size);
     if (term == 1 || p.k == 1)
@@ -353,7 +398,7 @@ fn through(
     (body, tiles, lanes, operands, scalar): (&Body, &TileGeometry, usize, Vec<u16>, u16),
     (loaded, target): (bool, &dyn Target),
 ) -> Factor {
-    if !is_strided(c.dtype, math, body, tiles) {
+    if !is_strided(c.dtype, copied_sizes(math, target.chip()), body, tiles) {
         return Factor::Computed { part: LoweredBody::new(body, tiles, lanes, operands, (scalar, target)), loaded };
     }
     let part = LoweredBody::copying(body, tiles, 1, operands);
@@ -370,12 +415,22 @@ fn through(
     Factor::Strided { part, loaded, along }
 }
 
-/// Whether an operand's body only loads by strides, in the dtype that the arithmetic takes.
-pub fn is_strided(dtype: DType, math: Math, body: &Body, tiles: &TileGeometry) -> bool {
+/// Element sizes in bytes of single elements that are copied to shared memory.
+fn copied_sizes(math: Math, chip: &Chip) -> &'static [usize] {
+    match math {
+        Math::Narrow | Math::Warpgroup => &NARROW_COPY_SIZES,
+        _ if chip.capabilities.async_copies => &ELEMENT_COPY_SIZES,
+        _ => &STAGED_COPY_SIZES,
+    }
+}
+
+/// Whether an operand's body only loads by strides, in the dtype that the arithmetic takes and of one of these sizes in
+/// bytes.
+pub fn is_strided(dtype: DType, sizes: &[usize], body: &Body, tiles: &TileGeometry) -> bool {
     let [store] = &body.stores[..] else { return false };
     let Node::Load { access } = body.nodes[store.node.0 as usize] else { return false };
-    let size = if math.is_narrow() { dtype.size() == 2 } else { ELEMENT_COPY_SIZES.contains(&dtype.size()) };
-    size && body.accesses[access as usize].dtype == dtype
+    sizes.contains(&dtype.size())
+        && body.accesses[access as usize].dtype == dtype
         && body.nodes.len() == 1
         && tiles.boxes[0].geometry.accesses.iter().all(|a| a.map.is_none())
 }
@@ -383,7 +438,7 @@ pub fn is_strided(dtype: DType, math: Math, body: &Body, tiles: &TileGeometry) -
 /// Whether operand `n` has a body that only loads by strides, element by element.
 pub fn is_windowed(c: &Contraction, g: &ContractionGeometry, n: usize, chip: &Chip) -> bool {
     let Some((f, tiles)) = c.factors[n].as_deref().zip(g.factors[n].as_deref()) else { return false };
-    matches!(&f.kernel, Kernel::Map(body) if is_strided(c.dtype, math(c, chip), body, tiles))
+    matches!(&f.kernel, Kernel::Map(body) if is_strided(c.dtype, copied_sizes(math(c, chip), chip), body, tiles))
 }
 
 /// Builds a copy body over `[batch…, rows, columns]`, which loads elements of dtype `from` and stores them as `to`.

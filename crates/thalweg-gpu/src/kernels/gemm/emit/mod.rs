@@ -4,13 +4,14 @@
 //!
 //! In: a [`GemmClass`]. Out: a program. Nothing here knows sizes; `gemm::select` chooses the class of a contraction.
 //!
-//! * `factor`: copies or computes an operand into shared memory; `strided`: an operand with more dimensions than a
-//!   matrix. `multiply`: the arithmetic. `epilogue`: the epilogue. `part`: bodies of prologues and epilogue.
+//! * `factor`: copies or computes an operand into shared memory; `staged`: copies through registers; `strided`: an
+//!   operand with more dimensions than a matrix. `multiply`: the arithmetic. `epilogue`: the epilogue. `part`: bodies of prologues and epilogue.
 
 pub mod epilogue;
 pub mod factor;
 mod multiply;
 pub mod part;
+mod staged;
 mod strided;
 
 use crate::dsl::Text;
@@ -213,6 +214,7 @@ when SPLIT {
             .number("STAGES", stages)
             .number("BEFORE", stages - 1)
             .number("WAITS", stages - 2)
+            .holds("ASYNC", !class.is_staged())
             .holds("WARPGROUP", class.math == Math::Warpgroup)
             .value("FIRST", first)
             .value("steps", i32("steps"))
@@ -224,25 +226,25 @@ when SPLIT {
         text.statements(&[r"
 for s: i32 in 0..BEFORE unroll {
     if FIRST + s < steps { ahead; }
-    copies_commit;
+    when ASYNC { copies_commit; }
 }
 var from = i32(0), to = i32(BEFORE);
 for i: i32 in FIRST..steps {
-    copies_wait(WAITS);
+    when ASYNC { copies_wait(WAITS); }
     when WARPGROUP { async_fence; }
     barrier;
     let next = i + BEFORE;
     // Warpgroups multiply while the next steps are asked for.
     when WARPGROUP { multiply; }
     if next < steps { loop_ahead; }
-    copies_commit;
+    when ASYNC { copies_commit; }
     when WARPGROUP { warpgroup_wait(0); } else { multiply; }
     if next < steps { loop_behind; }
     prepare;
     from = from + 1 == STAGES ? 0 : from + 1;
     to = to + 1 == STAGES ? 0 : to + 1;
 }
-copies_wait(0);
+when ASYNC { copies_wait(0); }
 "])
     }
 

@@ -94,6 +94,20 @@ for p: u32 in 0..TERMS unroll {
 }
 ";
 
+/// Stores the accumulators of a pass of few rows: those of a range of threads, four rows each. Indices of registers are
+/// constants, though the pass is none.
+const STAGED_ACCUMULATORS: &str = r"
+for side: u32 in 0..SIDES unroll {
+    if u32(pass) / (64 / ROWS) == side && t / (ROWS / 4 * ACROSS) == u32(pass) % (64 / ROWS) {
+        for i: u32 in 0..4 unroll {
+            for j: u32 in 0..J unroll {
+                sums[(t / ACROSS * 4 % ROWS + i) * PITCH + j / 4 * 64 + t % ACROSS * 4 + j % 4] = sum[side * 4 + i][j];
+            }
+        }
+    }
+}
+";
+
 const WARPS: &str = r"
 let lane = t % 32, rows_at = t / 32 / WARPS * ROWS, columns_at = t / 32 % WARPS * COLUMNS;
 ";
@@ -188,6 +202,10 @@ warpgroup_commit;
 
 /// Emits stores of the accumulators of pass `pass` to `sums` in shared memory, from the threads that have them.
 pub(super) fn store_accumulators(class: &GemmClass) -> Vec<Statement> {
+    if class.is_staged() {
+        let rows = class.epilogue().rows;
+        return text(class).number("ROWS", rows).number("SIDES", class.tile.m / 64).statements(&[STAGED_ACCUMULATORS]);
+    }
     let high = match class.math {
         Math::Plain => (class.tile.m / COLUMN_THREADS).min(4),
         _ => shape(class)[0],
