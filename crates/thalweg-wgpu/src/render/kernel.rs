@@ -3,6 +3,7 @@
 use super::functions;
 use super::scope::Scopes;
 use super::types::{held, stored};
+use super::unrolling::Unrolling;
 use crate::driver::MEMORY;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -25,6 +26,7 @@ pub struct Emitter<'a> {
     pub atomic_shared: Vec<Name>,
     /// Names of arrays in workgroup memory over which others are laid.
     pub overlaid: Vec<Name>,
+    pub unrolling: Unrolling,
     /// Whether global memory is accessed by atomic operations, because threads share words.
     pub atomic_memory: bool,
     /// Whether a statement needs that.
@@ -122,7 +124,7 @@ fn is_of_warp(statement: &Statement) -> bool {
 }
 
 /// Calls `f` for each statement of a body, at any depth.
-fn each_statement(body: &[Statement], f: &mut impl FnMut(&Statement)) {
+pub fn each_statement(body: &[Statement], f: &mut impl FnMut(&Statement)) {
     for statement in body {
         f(statement);
         match statement {
@@ -161,6 +163,7 @@ impl<'a> Emitter<'a> {
             shared_groups: 0,
             atomic_shared,
             overlaid,
+            unrolling: Unrolling::new(&kernel.body),
             atomic_memory,
             needs_atomic_memory: false,
             made: 0,

@@ -5,6 +5,7 @@
 //!
 //! * `kernel`: a whole source. `statements`, `expressions`, `memory`, `routines`: its parts.
 //! * `types`, `elements`, `monoid`: dtypes, elementwise operations, combine operations of folds and scans.
+//! * `unrolling`: loops that are written out.
 //! * `functions`: the prelude, of which a source has the functions that it calls.
 //!
 //! A kernel that WGSL cannot express becomes a source that the driver refuses to compile, with the reason.
@@ -19,6 +20,7 @@ mod routines;
 mod scope;
 mod statements;
 pub mod types;
+mod unrolling;
 
 use crate::driver::REFUSED;
 use elements::is_native;

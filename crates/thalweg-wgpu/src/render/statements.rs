@@ -4,57 +4,8 @@ use super::kernel::{Emitter, Pool};
 use super::scope::{SharedRange, Symbol, spelled};
 use super::types::{number, size};
 use std::fmt::Write;
-use thalweg_gpu::ir::{Action, Atomic, Expr, For, Name, Statement, Type, Unroll};
+use thalweg_gpu::ir::{Action, Atomic, Expr, For, Name, Statement, Type};
 use thalweg_ir::DType;
-
-/// Maximum number of expressions of all iterations of a loop that is written out. Registers whose indices are no
-/// constants are in memory; a compiler's own unrolling is not relied on.
-const MAX_WRITTEN_OUT: usize = 2_000;
-
-/// Values of the variable of a loop that is written out, iteration by iteration.
-fn written_out(turns: &For) -> Option<Vec<i64>> {
-    let (Expr::Number(from, _), Expr::Number(below, _), Expr::Number(step, _)) =
-        (&turns.from, &turns.below, &turns.step)
-    else {
-        return None;
-    };
-    let has_constant_values = matches!(turns.ty, Type::I32 | Type::U32) && *step > 0;
-    if turns.unroll != Unroll::All || !has_constant_values || has_breaks(&turns.body) {
-        return None;
-    }
-    let values: Vec<i64> = (*from..*below).step_by(*step as usize).collect();
-    (values.len() * expressions(&turns.body) <= MAX_WRITTEN_OUT).then_some(values)
-}
-
-/// Whether a body leaves its own loop.
-fn has_breaks(body: &[Statement]) -> bool {
-    body.iter().any(|s| match s {
-        Statement::Break => true,
-        Statement::If(_, then, otherwise) => has_breaks(then) || has_breaks(otherwise),
-        Statement::Scope(body) => has_breaks(body),
-        _ => false,
-    })
-}
-
-/// Number of expressions of statements, where loops that are written out count as often as they have iterations.
-fn expressions(body: &[Statement]) -> usize {
-    fn of(expr: &Expr) -> usize {
-        1 + expr.parts().iter().map(|x| of(x)).sum::<usize>()
-    }
-    let one = |s: &Statement| match s {
-        Statement::Let(_, x) | Statement::Variable(_, x) | Statement::Fault(x) => of(x),
-        Statement::Set(to, x) => of(to) + of(x),
-        Statement::Store { at, value, .. } | Statement::SetScratch { at, value, .. } => of(at) + of(value),
-        Statement::LoadVector { at, .. } | Statement::StoreVector { at, .. } => 8 + of(at),
-        Statement::Atomic { at, value, .. } => 8 + of(at) + of(value),
-        Statement::If(x, then, otherwise) => of(x) + expressions(then) + expressions(otherwise),
-        Statement::While(x, body) => of(x) + expressions(body),
-        Statement::Scope(body) => expressions(body),
-        Statement::For(turns) => written_out(turns).map_or(1, |values| values.len()) * expressions(&turns.body),
-        _ => 1,
-    };
-    body.iter().map(one).sum()
-}
 
 impl Emitter<'_> {
     /// Prints statements, each on one or more lines of its own.
@@ -265,7 +216,7 @@ impl Emitter<'_> {
 
     fn looped(&mut self, turns: &For) {
         let For { name, ty, from, below, step, body, .. } = turns;
-        if let Some(values) = written_out(turns) {
+        if let Some(values) = self.unrolling.values(turns) {
             for value in values {
                 self.scopes.open();
                 let value = number(value, *ty);
