@@ -35,6 +35,18 @@ pub enum Copies {
     },
 }
 
+/// Split-K: several blocks divide the terms of a tile. Each stores its accumulators in scratch memory, and they are added
+/// in order.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Split {
+    /// One launch: the last block of a tile to finish adds all of them and runs the epilogue.
+    Exchanged,
+    /// First of two launches, for chips whose blocks exchange nothing: accumulators are stored.
+    Stored,
+    /// Second launch: a block for each tile adds the accumulators and runs the epilogue.
+    Added,
+}
+
 /// Tile of the result that a block computes, and its division among warps.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Tile {
@@ -143,9 +155,8 @@ pub struct GemmClass {
     pub factors: [FactorClass; 2],
     /// Epilogue, and the operand index by which it reads the accumulators.
     pub result: (BodyClass, u16),
-    /// Split-K: several blocks divide the terms of a tile. Each stores its accumulators in scratch memory; the last
-    /// block to finish adds all of them and runs the epilogue.
-    pub split: bool,
+    /// Split-K, if several blocks divide the terms of a tile.
+    pub split: Option<Split>,
 }
 
 impl Math {

@@ -5,7 +5,7 @@ use crate::kernels::Skeleton;
 use crate::kernels::gemm::params::{
     BatchArguments, CopyArguments, FactorArguments, GemmArguments, ProblemArguments, SplitArguments,
 };
-use crate::kernels::gemm::{BodyClass, Copies, FactorClass, GemmClass, Math, Tile};
+use crate::kernels::gemm::{BodyClass, Copies, FactorClass, GemmClass, Math, Split, Tile};
 use crate::kernels::plan::{Draft, Plan, blocks};
 use crate::operands::{BodyArguments, needs as body_needs};
 use crate::params::RuntimeArgument;
@@ -81,7 +81,7 @@ pub fn shape(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> Tile {
     // Few rows and many columns, as a convolution of few channels has.
     let flat = few_rows && is_busy(g.batches() * p.n.div_ceil(256), chip);
     match math(c, chip) {
-        Math::Plain if !chip.capabilities.async_copies => staged(c, chip, (flat && !wide, large && !wide)),
+        Math::Plain if !chip.capabilities.async_copies => staged(c, g, chip),
         Math::Plain if flat && !wide => Tile { m: 64, n: 256, k: 16, warps: [2, 4], stages: 3, blocks: 2 },
         Math::Tf32 if flat => Tile { m: 64, n: 256, k: 16, warps: [2, 4], stages: 3, blocks: 2 },
         Math::Warpgroup if flat => Tile { m: 64, n: 128, k: 64, warps: [4, 1], stages: 3, blocks: 3 },
@@ -101,24 +101,48 @@ pub fn shape(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> Tile {
 /// filled.
 const STAGED_BUFFERS: u32 = 2;
 
-/// Tile of a chip without asynchronous copies, with as many terms a step as shared memory holds, up to 16. The smallest
-/// takes 4.3 KiB (8.3 KiB with elements of 8 bytes).
-fn staged(c: &Contraction, chip: &Chip, (flat, large): (bool, bool)) -> Tile {
+/// Sides of tiles whose operands are copied through registers: rows and columns.
+const STAGED_SIDES: [[u32; 2]; 12] = [
+    [128, 128],
+    [128, 64],
+    [64, 128],
+    [64, 256],
+    [64, 64],
+    [128, 32],
+    [32, 128],
+    [32, 32],
+    [128, 16],
+    [16, 128],
+    [64, 16],
+    [16, 64],
+];
+
+/// Time of a load from shared memory, in multiplications: what a tile costs beyond its multiplications.
+const SHARED_LOAD: usize = 2;
+
+/// Tile of a chip without asynchronous copies, with as many terms a step as shared memory holds, up to 16.
+///
+/// Sides are those of the least time: waves of tiles, times multiplications and loads of a thread. Example: 64 columns
+/// of any number of rows take tiles of 128 × 64.
+fn staged(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> Tile {
+    let p = &g.product;
     // Narrow floats are stored as f32.
     let size = if c.dtype.size() == 2 && c.dtype.is_float() { 4 } else { c.dtype.size() as u32 };
     let pad = (COPY as u32 / size).max(1);
-    let sides = if flat { [64, 256] } else { [128, 128] };
-    let small = [64, 64];
-    let all = (flat || large).then_some(sides).into_iter().chain([small]);
-    let tiles = all.flat_map(|[m, n]| {
-        let of = move |k| Tile { m, n, k, warps: [2, 4], stages: STAGED_BUFFERS, blocks: 2 };
-        // A thread copies at least one element of each operand.
-        let least = if m == 64 { 4 } else { 8 };
-        [16, 8, 4].into_iter().filter(move |&k| k >= least).map(of)
-    });
-    let bytes = |tile: &Tile| tile.stages * (tile.m + tile.n + 2 * pad) * tile.k * size;
-    let smallest = Tile { m: 64, n: 64, k: 4, warps: [2, 4], stages: STAGED_BUFFERS, blocks: 2 };
-    tiles.into_iter().find(|tile| bytes(tile) <= chip.shared).unwrap_or(smallest)
+    let of = |[m, n]: [u32; 2], k: u32| Tile { m, n, k, warps: [2, 4], stages: STAGED_BUFFERS, blocks: 2 };
+    // Each thread copies at least one element of either operand in a step.
+    let steps = |[m, n]: [u32; 2]| [16, 8, 4].into_iter().filter(move |k| m.min(n) * k >= 256);
+    let fits = |tile: &Tile| tile.stages * (tile.m + tile.n + 2 * pad) * tile.k * size <= chip.shared;
+    let time = |tile: &Tile| {
+        let (m, n) = (tile.m as usize, tile.n as usize);
+        let tiles = g.batches() * p.m.div_ceil(m) * p.n.div_ceil(n);
+        tiles.div_ceil(chip.multiprocessors as usize) * (m * n / 256 + SHARED_LOAD * (m + n) / 16)
+    };
+    // Accumulators of 8 bytes take twice the registers.
+    let most = if c.accumulator().size() > 4 { 64 * 64 } else { 128 * 128 };
+    let sides = STAGED_SIDES.iter().filter(|[m, n]| m * n <= most);
+    let tiles = sides.filter_map(|&sides| steps(sides).map(|k| of(sides, k)).find(fits));
+    tiles.min_by_key(time).unwrap_or(of([32, 32], 8))
 }
 
 /// Number of blocks that share the terms of a tile (split-K): several if tiles are few and terms many. The number
@@ -128,8 +152,7 @@ pub fn split_k(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> usize {
     let tile = shape(c, g, chip);
     let tiles = g.batches() * p.m.div_ceil(tile.m as usize) * p.n.div_ceil(tile.n as usize);
     let steps = p.k.div_ceil(tile.k as usize);
-    let exchange = chip.capabilities.exchange;
-    if !exchange || c.precision == Precision::Ordered || tiles == 0 || !matches!(c.accumulator().size(), 4 | 8) {
+    if c.precision == Precision::Ordered || tiles == 0 || !matches!(c.accumulator().size(), 4 | 8) {
         return 1;
     }
     let free = chip.multiprocessors as usize / tiles;
@@ -260,7 +283,7 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
             Factor::Strided { part, along, .. } => FactorClass::Strided { part: part.class(), along: *along },
         }),
         result: (result.class(), sums_operand(c)),
-        split: shares > 1,
+        split: (shares > 1).then_some(if chip.capabilities.exchange { Split::Exchanged } else { Split::Stored }),
     };
     let tiles = [p.m.div_ceil(tile.m as usize), p.n.div_ceil(tile.n as usize)];
     let batch = p.batch.iter().enumerate().map(|(i, d)| {
@@ -290,7 +313,7 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
     let of_result = result.arguments(&mut plan);
     plan.moved = moved(&factors, &result, g, c, tile);
     let count = tiles[0] * tiles[1] * g.batches();
-    let split = class.split.then(|| {
+    let split = class.split.map(|_| {
         let bytes = count * shares * (tile.m * tile.n) as usize * c.accumulator().size();
         plan.scratch.push(bytes);
         plan.moved += traffic::scratch(bytes as u64);
@@ -311,9 +334,14 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
     };
     let arguments = GemmArguments { problem, batch, factors: of_factors, result: of_result, split };
     let arguments = arguments.fill(&class);
-    let grid = [blocks(count * shares, 1), 1, 1];
     let (block, shared) = (tile.threads(), class.shared());
-    plan.stages.push(Draft::new(Skeleton::Gemm(Box::new(class)), grid, block, shared, arguments));
+    let added = (class.split == Some(Split::Stored)).then(|| GemmClass { split: Some(Split::Added), ..class.clone() });
+    let draft = |class, count: usize, arguments| {
+        Draft::new(Skeleton::Gemm(Box::new(class)), [blocks(count, 1), 1, 1], block, shared, arguments)
+    };
+    let again = added.map(|added| draft(added, count, arguments.clone()));
+    plan.stages.push(draft(class, count * shares, arguments));
+    plan.stages.extend(again);
     Ok(plan)
 }
 

@@ -145,7 +145,7 @@ impl<'a> Strided<'a> {
             });
         }
         let s = || Expr::name("s", Type::I32);
-        let first = if self.class.split { Expr::name("first_step", Type::I32) + s() } else { s() };
+        let first = if self.class.split.is_some() { Expr::name("first_step", Type::I32) + s() } else { s() };
         out.push(Statement::count("s", stages as usize, crate::ir::Unroll::Free, self.terms(first, s())));
         out.push(Statement::Barrier);
         out
