@@ -12,16 +12,8 @@ fn integers(shape: &[usize], dtype: DType) -> Tensor {
 }
 
 /// Sizes with whole and partial tiles of rows, columns and terms: one tile and many.
-const SIZES: [[usize; 3]; 8] = [
-    [5, 7, 9],
-    [64, 64, 64],
-    [1, 300, 200],
-    [130, 3, 70],
-    [65, 129, 17],
-    [200, 300, 33],
-    [128, 256, 8],
-    [33, 600, 5],
-];
+const SIZES: [[usize; 3]; 8] =
+    [[5, 7, 9], [64, 64, 64], [1, 300, 200], [130, 3, 70], [65, 129, 17], [200, 300, 33], [128, 256, 8], [33, 600, 5]];
 
 #[test]
 fn products_of_all_layouts() {

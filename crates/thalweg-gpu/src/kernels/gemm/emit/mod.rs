@@ -181,7 +181,11 @@ impl Tiles<'_> {
         let class = self.class;
         let Tile { m, n, k, stages, .. } = class.tile;
         let mut out = vec![Statement::Shared { name: "shared".into(), ty: Type::Stored(DType::U8), shape: vec![] }];
-        let text = Text::new().params(self.layout).number("TERMS", k).holds("SPLIT", matches!(class.split, Some(Split::Exchanged | Split::Stored))).holds("ADDED", class.split == Some(Split::Added));
+        let text = Text::new()
+            .params(self.layout)
+            .number("TERMS", k)
+            .holds("SPLIT", matches!(class.split, Some(Split::Exchanged | Split::Stored)))
+            .holds("ADDED", class.split == Some(Split::Added));
         out.extend(text.statements(&[r"
 let m = param rows, n = param columns, k = param terms, t = thread;
 when SPLIT {
