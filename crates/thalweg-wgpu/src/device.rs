@@ -54,12 +54,12 @@ impl WgpuDevice {
             n => none(format!("there are {n} adapters, numbered from 0")),
         })?;
         let driver = WgpuDriver::open(adapter, name)?;
-        let max_buffer = driver.max_buffer();
+        let (max_buffer, subgroup) = (driver.max_buffer(), driver.subgroup());
         let driver: Arc<dyn Driver> = Arc::new(driver);
         let queues = Queues::new(&driver, name)?;
         let pool = DeviceMemory::pool(queues.clone(), name.into());
         pool.set_limit(thalweg_runtime::limit_from_environment()?);
-        let compiler = Compiler::new(driver.clone(), Box::new(WgslPrinter), name.into());
+        let compiler = Compiler::new(driver.clone(), Box::new(WgslPrinter { subgroup }), name.into());
         Ok(Arc::new(WgpuDevice(Arc::new(DeviceState {
             name: name.into(),
             driver,

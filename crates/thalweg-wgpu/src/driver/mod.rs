@@ -3,7 +3,8 @@
 //! In: WGSL and argument words. Out: work in the queue. Launches and copies are recorded in a command encoder, which is
 //! submitted before the host writes or reads memory, at events, and after [`MAX_RECORDED`] launches.
 //!
-//! * `heap`: memory. `shader`: pipelines. `event`: events. `queue`: the recorded work.
+//! * `heap`: memory. `shader`: pipelines. `event`: events. `queue`: the recorded work. `subgroups`:
+//!   the size of subgroups.
 //!
 //! Always true: work runs in the order of the calls. A failure of the device is reported by the next call that returns
 //! a [`Result`], and by every one after it.
@@ -12,6 +13,7 @@ mod event;
 mod heap;
 mod queue;
 mod shader;
+mod subgroups;
 
 pub use shader::{MEMORY, REFUSED};
 
@@ -51,6 +53,8 @@ pub struct WgpuState {
     layouts: Mutex<FxHashMap<usize, BindGroupLayout>>,
     /// Maximum number of chunks that a launch binds.
     max_bindings: usize,
+    /// Threads of a subgroup; 1 where subgroups are not used.
+    subgroup: u32,
     /// First failure of the device.
     failure: Arc<Mutex<Option<String>>>,
     opened: Instant,
@@ -85,7 +89,7 @@ impl WgpuDriver {
         let limits = adapters::limits(adapter);
         let descriptor = DeviceDescriptor {
             label: Some("thalweg"),
-            required_features: adapters::REQUIRED,
+            required_features: adapters::REQUIRED | (adapters::OPTIONAL & adapter.features()),
             required_limits: limits.clone(),
             ..DeviceDescriptor::default()
         };
@@ -101,6 +105,7 @@ impl WgpuDriver {
         device.set_device_lost_callback(move |reason, message| {
             note(&of_loss, format!("the device is lost ({reason:?}): {message}"));
         });
+        let subgroup = subgroups::size(adapter, &device, &queue);
         let heap = Heap::new(adapters::max_binding(&limits));
         let state = WgpuState {
             name: name.into(),
@@ -112,6 +117,7 @@ impl WgpuDriver {
             next: AtomicUsize::new(1),
             layouts: Mutex::default(),
             max_bindings: limits.max_storage_buffers_per_shader_stage as usize,
+            subgroup,
             failure,
             opened: Instant::now(),
         };
@@ -163,6 +169,11 @@ impl WgpuDriver {
     /// Nanoseconds from the driver's opening to a time.
     pub fn nanoseconds(&self, time: Instant) -> usize {
         time.duration_since(self.0.opened).as_nanos() as usize
+    }
+
+    /// Threads of a subgroup; 1 where subgroups are not used.
+    pub fn subgroup(&self) -> u32 {
+        self.0.subgroup
     }
 
     /// Maximum bytes of a buffer.

@@ -13,6 +13,8 @@ use thalweg_ir::{DType, Monoid};
 /// Printer of one kernel.
 pub struct Emitter<'a> {
     pub kernel: &'a Kernel,
+    /// Threads of a subgroup; 1 where subgroups are not used.
+    pub subgroup: u32,
     /// Statements of the function that is being printed.
     pub out: String,
     /// Definitions before the kernel's function, by name.
@@ -52,18 +54,18 @@ pub struct Pool {
     pub elements: u32,
 }
 
-/// Source of a kernel.
+/// Source of a kernel, for subgroups of this many threads.
 ///
 /// # Errors
 /// The reason why there is none.
-pub fn source(kernel: &Kernel) -> Result<String, String> {
+pub fn source(kernel: &Kernel, subgroup: u32) -> Result<String, String> {
     if let Err(what) = verify(&by_blocks(kernel)) {
         return Err(format!("some threads of a workgroup would miss a barrier ({what})"));
     }
-    let mut emitter = Emitter::new(kernel, false);
+    let mut emitter = Emitter::new(kernel, subgroup, false);
     let mut text = emitter.print();
     if emitter.needs_atomic_memory {
-        emitter = Emitter::new(kernel, true);
+        emitter = Emitter::new(kernel, subgroup, true);
         text = emitter.print();
     }
     match emitter.refusal {
@@ -141,7 +143,7 @@ pub fn each_statement(body: &[Statement], f: &mut impl FnMut(&Statement)) {
 }
 
 impl<'a> Emitter<'a> {
-    fn new(kernel: &'a Kernel, atomic_memory: bool) -> Emitter<'a> {
+    fn new(kernel: &'a Kernel, subgroup: u32, atomic_memory: bool) -> Emitter<'a> {
         let mut atomic_shared = vec![];
         each_statement(&kernel.body, &mut |s| {
             if let Statement::Atomic { name, .. } = s {
@@ -156,6 +158,7 @@ impl<'a> Emitter<'a> {
         });
         Emitter {
             kernel,
+            subgroup,
             out: String::new(),
             globals: BTreeMap::new(),
             scopes: Scopes::default(),

@@ -31,7 +31,10 @@ use thalweg_ir::{DType, ElementOp};
 
 /// Printer of WGSL.
 #[derive(Debug)]
-pub struct WgslPrinter;
+pub struct WgslPrinter {
+    /// Threads of a subgroup; 1 where subgroups are not used.
+    pub subgroup: u32,
+}
 
 impl Printer for WgslPrinter {
     fn prelude(&self) -> &'static str {
@@ -39,7 +42,7 @@ impl Printer for WgslPrinter {
     }
 
     fn source(&self, of: &Skeleton) -> Source {
-        let own = program(of).and_then(|kernel| kernel::source(&kernel));
+        let own = program(of).and_then(|kernel| kernel::source(&kernel, self.subgroup));
         let own = own.unwrap_or_else(|why| format!("{REFUSED}{} on wgpu: {why}\n", of.about()));
         Source { options: "", own }
     }

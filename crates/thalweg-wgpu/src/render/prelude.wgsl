@@ -165,6 +165,17 @@ fn word_u64(word: vec2<u32>) -> u64 { return u64(word.x) | (u64(word.y) << 32u);
 
 fn halves_of(x: u64) -> vec2<u32> { return vec2<u32>(u32(x & u64(0xffffffffu)), u32(x >> 32u)); }
 
+// Values of other threads of the subgroup.
+fn shuffled_u64(x: u64, lane: u32) -> u64 {
+  let halves = halves_of(x);
+  return word_u64(vec2<u32>(subgroupShuffle(halves.x, lane), subgroupShuffle(halves.y, lane)));
+}
+
+fn shuffled_xor_u64(x: u64, offset: u32) -> u64 {
+  let halves = halves_of(x);
+  return word_u64(vec2<u32>(subgroupShuffleXor(halves.x, offset), subgroupShuffleXor(halves.y, offset)));
+}
+
 // Comparisons of integers. Those of 64 bits are by halves: Mesa 22.3 compares an i64 that was an i32 with a constant as if
 // it were larger.
 fn less_i32(x: i32, y: i32) -> bool { return x < y; }

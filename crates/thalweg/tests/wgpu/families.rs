@@ -172,6 +172,30 @@ fn products() {
 }
 
 #[test]
+fn long_rows_are_divided_among_workgroups() {
+    // Sizes at which a row has several chunks, whole and not.
+    for n in [1 << 20, 700_001] {
+        let x = move || floats(&[n]);
+        agrees(1e-4, || x().sum(..) / n as f64);
+        agrees(0.0, || x().max(..));
+        agrees(1e-4, || x().var(..));
+        agrees(1e-5, || (x() * 2.0).softmax(0) * n as f64);
+        equals(|| x().argmax(0));
+        equals(|| (x() * 50.0).cast(DType::I64).sum(..));
+        agrees(1e-4, || x().cast(DType::BF16).cast(DType::F32).mean(..));
+    }
+    for shape in [[200_000, 3], [100_000, 8]] {
+        agrees(1e-4, || floats(&shape).mean(0));
+        agrees(0.0, || floats(&shape).min(0));
+        agrees(1e-4, || floats(&shape) - floats(&shape).mean(0));
+    }
+    agrees(1e-4, || {
+        let x = floats(&[1, 300_000]);
+        (&x - x.mean_keepdim(1)) / (x.var_keepdim(1) + 1e-5).sqrt()
+    });
+}
+
+#[test]
 fn extremes_are_found_where_they_are() {
     equals(|| (floats(&[1, 3, 6, 3]) / 3.3).tanh().argmin(0));
     equals(|| (floats(&[2, 30]) / 3.3).tanh().argmin(0));
