@@ -15,7 +15,7 @@ mod queue;
 mod shader;
 mod subgroups;
 
-pub use shader::{MEMORY, REFUSED};
+pub use shader::{MEMORY, REFUSED, VECTORS};
 
 use crate::adapters::{self, ready};
 use event::SubmissionEvent;

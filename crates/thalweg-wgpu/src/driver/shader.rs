@@ -23,6 +23,9 @@ pub const REFUSED: &str = "// refused: ";
 /// Line of a source that lists the argument words with addresses.
 pub const MEMORY: &str = "// memory:";
 
+/// Line of a source whose memory is vectors of 16 bytes.
+pub const VECTORS: &str = "// memory in vectors";
+
 /// A shader with its pipelines.
 #[derive(Debug)]
 pub struct Shader {
@@ -48,7 +51,11 @@ impl Shader {
     fn text(&self, pattern: &[u8]) -> String {
         let mut text = String::new();
         let bindings = pattern.iter().map(|n| n + 1).max().unwrap_or(0);
-        let element = if self.source.contains("(&memory_") { "atomic<u32>" } else { "u32" };
+        let element = match () {
+            () if self.source.contains("(&memory_") => "atomic<u32>",
+            () if self.source.contains(VECTORS) => "vec4<u32>",
+            () => "u32",
+        };
         for n in 0..bindings {
             let _ =
                 writeln!(text, "@group(0) @binding({}) var<storage, read_write> chunk{n}: array<{element}>;", n + 1);

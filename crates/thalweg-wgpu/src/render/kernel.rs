@@ -1,10 +1,11 @@
 //! Source of a kernel.
 
 use super::functions;
+use super::memory::{Memory, is_of_vectors};
 use super::scope::Scopes;
 use super::types::{held, stored};
 use super::unrolling::Unrolling;
-use crate::driver::MEMORY;
+use crate::driver::{MEMORY, VECTORS};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use thalweg_gpu::ir::{Action, Definition, Expr, For, Kernel, Kind, Name, Routine, Statement, Type, verify};
@@ -29,8 +30,8 @@ pub struct Emitter<'a> {
     /// Names of arrays in workgroup memory over which others are laid.
     pub overlaid: Vec<Name>,
     pub unrolling: Unrolling,
-    /// Whether global memory is accessed by atomic operations, because threads share words.
-    pub atomic_memory: bool,
+    /// Type by which global memory is bound.
+    pub memory: Memory,
     /// Whether a statement needs that.
     pub needs_atomic_memory: bool,
     /// Number of names that were made up.
@@ -62,10 +63,11 @@ pub fn source(kernel: &Kernel, subgroup: u32) -> Result<String, String> {
     if let Err(what) = verify(&by_blocks(kernel)) {
         return Err(format!("some threads of a workgroup would miss a barrier ({what})"));
     }
-    let mut emitter = Emitter::new(kernel, subgroup, false);
+    let memory = if has_vectors(&kernel.body) { Memory::Vectors } else { Memory::Words };
+    let mut emitter = Emitter::new(kernel, subgroup, memory);
     let mut text = emitter.print();
     if emitter.needs_atomic_memory {
-        emitter = Emitter::new(kernel, subgroup, true);
+        emitter = Emitter::new(kernel, subgroup, Memory::Atomic);
         text = emitter.print();
     }
     match emitter.refusal {
@@ -125,6 +127,30 @@ fn is_of_warp(statement: &Statement) -> bool {
     }
 }
 
+/// Whether a body loads or stores vectors of 16 bytes.
+fn has_vectors(body: &[Statement]) -> bool {
+    let (mut vectors, mut types, mut found) = (BTreeMap::new(), BTreeMap::new(), false);
+    // Names of one kernel mean one type of elements.
+    each_statement(body, &mut |s| match s {
+        Statement::Registers { name, shape, .. } => {
+            vectors.insert(name.clone(), shape.last().copied().unwrap_or(1));
+        }
+        Statement::Operand { name, ty, .. } | Statement::Constants { name, ty, .. } => {
+            types.insert(name.clone(), *ty);
+        }
+        _ => {}
+    });
+    each_statement(body, &mut |s| {
+        if let Statement::LoadVector { to: (vector, _), operand, .. }
+        | Statement::StoreVector { from: (vector, _), operand, .. } = s
+            && let (Some(&lanes), Some(&ty)) = (vectors.get(vector), types.get(operand))
+        {
+            found |= is_of_vectors(lanes, ty);
+        }
+    });
+    found
+}
+
 /// Calls `f` for each statement of a body, at any depth.
 pub fn each_statement(body: &[Statement], f: &mut impl FnMut(&Statement)) {
     for statement in body {
@@ -143,7 +169,7 @@ pub fn each_statement(body: &[Statement], f: &mut impl FnMut(&Statement)) {
 }
 
 impl<'a> Emitter<'a> {
-    fn new(kernel: &'a Kernel, subgroup: u32, atomic_memory: bool) -> Emitter<'a> {
+    fn new(kernel: &'a Kernel, subgroup: u32, memory: Memory) -> Emitter<'a> {
         let mut atomic_shared = vec![];
         each_statement(&kernel.body, &mut |s| {
             if let Statement::Atomic { name, .. } = s {
@@ -167,7 +193,7 @@ impl<'a> Emitter<'a> {
             atomic_shared,
             overlaid,
             unrolling: Unrolling::new(&kernel.body),
-            atomic_memory,
+            memory,
             needs_atomic_memory: false,
             made: 0,
             refusal: None,
@@ -199,6 +225,9 @@ impl<'a> Emitter<'a> {
         let mut text = MEMORY.to_string();
         for word in memory_words(&own) {
             let _ = write!(text, " {word}");
+        }
+        if self.memory == Memory::Vectors {
+            let _ = write!(text, "\n{VECTORS}");
         }
         let arguments = (words + 1).div_ceil(2);
         let _ = write!(
