@@ -86,8 +86,8 @@ pub(crate) fn about(adapter: &Adapter) -> String {
 
 /// Features that kernels need: 64-bit integers, for i64 tensors and indices.
 pub(crate) const REQUIRED: Features = Features::SHADER_INT64;
-/// Features that kernels use where an adapter has them: shuffles within subgroups.
-pub(crate) const OPTIONAL: Features = Features::SUBGROUP;
+/// Features that are used where an adapter has them: shuffles within subgroups, and the driver's own code of pipelines.
+pub(crate) const OPTIONAL: Features = Features::SUBGROUP.union(Features::PIPELINE_CACHE);
 
 /// Reason why an adapter cannot be used; `None` if it can.
 pub(crate) fn lacks(adapter: &Adapter) -> Option<String> {

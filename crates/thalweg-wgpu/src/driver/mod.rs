@@ -49,6 +49,8 @@ pub struct WgpuState {
     pub device: wgpu::Device,
     recorded: Mutex<Recorded>,
     shaders: RwLock<Shaders>,
+    /// Shaders that are compiled but not loaded yet, by source.
+    compiled: Mutex<FxHashMap<String, Arc<Shader>>>,
     next: AtomicUsize,
     layouts: Mutex<FxHashMap<usize, BindGroupLayout>>,
     /// Maximum number of chunks that a launch binds.
@@ -114,6 +116,7 @@ impl WgpuDriver {
             recorded: Mutex::new(Recorded::new(&device, queue, heap)),
             device,
             shaders: RwLock::default(),
+            compiled: Mutex::default(),
             next: AtomicUsize::new(1),
             layouts: Mutex::default(),
             max_bindings: limits.max_storage_buffers_per_shader_stage as usize,
@@ -225,20 +228,27 @@ impl Driver for WgpuDriver {
     }
 
     fn compile(&self, source: &str) -> Result<Vec<u8>, Error> {
-        // The image is the source: the driver's own code is not available. It is compiled when it is loaded.
-        match source.strip_prefix(REFUSED) {
-            Some(why) => {
-                let message = why.lines().next().unwrap_or_default().into();
-                Err(Error::Compile { device: self.0.name.clone(), message })
-            }
-            None => Ok(source.as_bytes().to_vec()),
+        if let Some(why) = source.strip_prefix(REFUSED) {
+            let message = why.lines().next().unwrap_or_default().into();
+            return Err(Error::Compile { device: self.0.name.clone(), message });
         }
+        let name = shader::entry(source).ok_or_else(|| self.error("a shader has no entry point"))?;
+        let shader = Arc::new(Shader::new(source.into(), name, shader::cache(&self.0.device, &[])));
+        shader.check(&self.0)?;
+        let image = shader.image();
+        self.0.compiled.lock().unwrap_or_else(PoisonError::into_inner).insert(source.into(), shader);
+        Ok(image)
     }
 
     fn load(&self, image: &[u8], functions: &[&str]) -> Result<Vec<Function>, Error> {
-        let source = String::from_utf8(image.to_vec()).map_err(|_| self.error("a shader is not text"))?;
+        let (source, own) = shader::parts(image).ok_or_else(|| self.error("a shader is not text"))?;
         let load = |name: &&str| {
-            let shader = Arc::new(Shader::new(source.clone(), name));
+            // A shader that this process has compiled keeps its pipeline.
+            let known = self.0.compiled.lock().unwrap_or_else(PoisonError::into_inner).remove(&source);
+            let shader = match known {
+                Some(shader) => shader,
+                None => Arc::new(Shader::new(source.clone(), name, shader::cache(&self.0.device, own))),
+            };
             shader.check(&self.0)?;
             let handle = self.0.next.fetch_add(1, Relaxed);
             let mut shaders = self.0.shaders.write().unwrap_or_else(PoisonError::into_inner);
