@@ -120,14 +120,20 @@ impl Emitter<'_> {
 
     /// Element of an array, as a place.
     pub fn element_place(&mut self, of: &str, at: &[Expr]) -> String {
-        if let Some(Symbol::Shared { global, range: Some(SharedRange { first, shape }), .. }) = self.scopes.find(of) {
+        if let Some(Symbol::Shared { global, range: Some(SharedRange { first, shape, vectors }), .. }) =
+            self.scopes.find(of)
+        {
             // Indices of several dimensions become one.
-            let (global, first, shape) = (global.clone(), *first, shape.clone());
+            let (global, first, shape, vectors) = (global.clone(), *first, shape.clone(), *vectors);
             let linear = at.iter().zip(&shape).skip(1).fold(at[0].clone().to(Type::U32), |n, (i, &size)| {
                 n * Expr::Number(size.into(), Type::U32) + i.clone().to(Type::U32)
             });
             let linear = self.expr(&linear);
-            return if first == 0 { format!("{global}[{linear}]") } else { format!("{global}[{first}u + {linear}]") };
+            let place = if first == 0 { linear } else { format!("({first}u + {linear})") };
+            return match vectors {
+                true => format!("{global}[{place} / 4u][{place} % 4u]"),
+                false => format!("{global}[{place}]"),
+            };
         }
         let at: String = at.iter().map(|i| format!("[{}]", self.subscript(i))).collect();
         match self.scopes.find(of) {

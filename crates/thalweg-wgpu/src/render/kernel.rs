@@ -29,6 +29,8 @@ pub struct Emitter<'a> {
     pub atomic_shared: Vec<Name>,
     /// Names of arrays in workgroup memory over which others are laid.
     pub overlaid: Vec<Name>,
+    /// Whether vectors are loaded from workgroup memory.
+    pub loads_shared: bool,
     pub unrolling: Unrolling,
     /// Type by which global memory is bound.
     pub memory: Memory,
@@ -53,6 +55,8 @@ pub struct Pool {
     pub begin: u32,
     /// Number of elements.
     pub elements: u32,
+    /// Whether the variable has vectors of four elements.
+    pub vectors: bool,
 }
 
 /// Source of a kernel, for subgroups of this many threads.
@@ -176,6 +180,8 @@ impl<'a> Emitter<'a> {
                 atomic_shared.push(name.clone());
             }
         });
+        let mut loads_shared = false;
+        each_statement(&kernel.body, &mut |s| loads_shared |= matches!(s, Statement::Do(Action::LoadShared { .. })));
         let mut overlaid = vec![];
         each_statement(&kernel.body, &mut |s| {
             if let Statement::SharedPart { of, .. } = s {
@@ -192,6 +198,7 @@ impl<'a> Emitter<'a> {
             shared_groups: 0,
             atomic_shared,
             overlaid,
+            loads_shared,
             unrolling: Unrolling::new(&kernel.body),
             memory,
             needs_atomic_memory: false,
@@ -208,8 +215,11 @@ impl<'a> Emitter<'a> {
         self.statements(&kernel.body);
         self.scopes.close();
         let body = std::mem::take(&mut self.out);
-        for Pool { global, element, elements, .. } in &self.pools {
-            let text = format!("var<workgroup> {global}: array<{element}, {elements}>;");
+        for Pool { global, element, elements, vectors, .. } in &self.pools {
+            let text = match vectors {
+                true => format!("var<workgroup> {global}: array<vec4<{element}>, {}>;", elements.div_ceil(4)),
+                false => format!("var<workgroup> {global}: array<{element}, {elements}>;"),
+            };
             self.globals.insert(global.clone(), text);
         }
         let words = kernel.params.words();

@@ -30,6 +30,8 @@ pub enum Symbol {
 pub struct SharedRange {
     /// Index of the first element.
     pub first: u32,
+    /// Whether the global variable has vectors of four elements.
+    pub vectors: bool,
     /// Dimensions of the array.
     pub shape: Vec<u32>,
 }

@@ -163,12 +163,14 @@ impl Emitter<'_> {
         }
         if !self.pools.iter().any(|pool| fits(&pool)) {
             let global = self.fresh("shared");
-            self.pools.push(Pool { group, element: element.clone(), global, begin: at, elements: 0 });
+            let vectors = self.loads_shared && element == "f32";
+            self.pools.push(Pool { group, element: element.clone(), global, begin: at, elements: 0, vectors });
         }
         let Some(pool) = self.pools.iter_mut().find(|pool| fits(&&**pool)) else { return };
         let first = (at - pool.begin) / bytes;
         pool.elements = pool.elements.max(first + count);
-        let (global, range) = (pool.global.clone(), Some(SharedRange { first, shape: shape.to_vec() }));
+        let (global, range) =
+            (pool.global.clone(), Some(SharedRange { first, vectors: pool.vectors, shape: shape.to_vec() }));
         self.scopes.declare(name, Symbol::Shared { global, ty, atomic: false, range });
     }
 
@@ -241,6 +243,24 @@ impl Emitter<'_> {
         self.out.push('\n');
     }
 
+    /// Prints the load of four neighbouring elements of workgroup memory.
+    fn load_shared(&mut self, to: &(Name, Vec<Expr>), (from, at): &(Name, Expr)) {
+        let Some((to, _)) = self.vector(to) else { return };
+        if let Some(Symbol::Shared { global, range: Some(SharedRange { first, vectors: true, .. }), .. }) =
+            self.scopes.find(from)
+        {
+            let (global, first, own) = (global.clone(), *first, self.fresh("four"));
+            let at = self.subscript(&at.clone().to(Type::U32));
+            self.line(format!("let {own} = {global}[({first}u + {at}) / 4u];"));
+            ["x", "y", "z", "w"].iter().enumerate().for_each(|(n, c)| self.line(format!("{to}[{n}] = {own}.{c};")));
+            return;
+        }
+        for n in 0..4 {
+            let element = self.element_place(from, &[at.clone() + Expr::Number(n, at.ty())]);
+            self.line(format!("{to}[{n}] = {element};"));
+        }
+    }
+
     fn atomic(&mut self, op: Atomic, (name, at): (&str, &Expr), value: &Expr, before: Option<&Name>) {
         let text = self.expr(value);
         if let Some(Symbol::Shared { global, ty, .. }) = self.scopes.find(name).cloned() {
@@ -269,6 +289,7 @@ impl Emitter<'_> {
                 let call = self.fold_points(*monoid, *dtype, *wide);
                 (0..lanes).for_each(|v| self.line(format!("{text}[{v}] = {call}({text}[{v}]);")));
             }
+            Action::LoadShared { to, from } => self.load_shared(to, from),
             Action::Scan { .. } | Action::Push { .. } | Action::FoldBlocks { .. } => {
                 self.refuse("rows are not scanned in registers, and blocks exchange nothing");
             }

@@ -4,7 +4,7 @@
 //! whose variable is an index of registers is written out whatever its length, and others if they are short.
 
 use rustc_hash::FxHashSet;
-use thalweg_gpu::ir::{Expr, For, Name, Statement, Type, Unroll};
+use thalweg_gpu::ir::{Action, Expr, For, Name, Statement, Type, Unroll};
 
 /// Maximum number of expressions of all iterations of a loop that is written out for speed alone.
 const MAX_EXPRESSIONS: usize = 2_000;
@@ -52,9 +52,9 @@ impl Unrolling {
     fn indexes(&self, body: &[Statement], on: &mut FxHashSet<Name>) -> bool {
         body.iter().any(|s| {
             let own = match s {
-                Statement::LoadVector { to: (_, at), .. } | Statement::StoreVector { from: (_, at), .. } => {
-                    at.iter().any(|x| depends(x, on))
-                }
+                Statement::LoadVector { to: (_, at), .. }
+                | Statement::StoreVector { from: (_, at), .. }
+                | Statement::Do(Action::LoadShared { to: (_, at), .. }) => at.iter().any(|x| depends(x, on)),
                 _ => false,
             };
             let of_values = values_of(s).into_iter().any(|x| self.indexes_in(x, on));

@@ -41,6 +41,9 @@ fn text(class: &GemmClass) -> Text<'static> {
     let own = [m, n].map(|side| (side / COLUMN_THREADS).min(4));
     Text::new()
         .ty("Sum", Type::Held(dtype))
+        .ty("Element", element_of(class))
+        .number("I_VECTORS", (shape[0] / 4).max(1))
+        .number("J_VECTORS", (shape[1] / 4).max(1))
         .number("ACROSS", COLUMN_THREADS)
         .number("OWN0", own[0])
         .number("OWN1", own[1])
@@ -74,10 +77,18 @@ fn text(class: &GemmClass) -> Text<'static> {
         .function("tf32", |x| Routine::Bits.of([Routine::Tf32.of(x.to_vec())]))
 }
 
+/// Whether threads load vectors of four elements from shared memory: floats of chips without asynchronous copies, whose
+/// compilers may not see that neighbouring loads are aligned.
+fn loads_vectors(class: &GemmClass) -> bool {
+    let Tile { m, n, .. } = class.tile;
+    class.is_staged() && class.dtype.is_float() && class.element_size() == 4 && m.min(n) >= 4 * COLUMN_THREADS
+}
+
 /// Emits the multiplications of a step.
 pub(super) fn step(class: &GemmClass) -> Vec<Statement> {
     match class.math {
         Math::Warpgroup => warpgroup(class),
+        Math::Plain if loads_vectors(class) => text(class).statements(&[STEP, PLAIN_VECTORS]),
         Math::Plain => text(class).statements(&[STEP, PLAIN]),
         Math::Tf32 => text(class).statements(&[STEP, WARPS, NARROW_F32]),
         Math::Narrow => text(class).statements(&[STEP, WARPS, NARROW]),
@@ -110,6 +121,21 @@ for side: u32 in 0..SIDES unroll {
                 sums[(t / ACROSS * OWN0 % ROWS + i) * PITCH + j / OWN1 * SPAN1 + t % ACROSS * OWN1 + j % OWN1]
                     = sum[side * OWN0 + i][j];
             }
+        }
+    }
+}
+";
+
+/// Like `PLAIN`, with loads of vectors. A thread has four neighbouring rows and columns of each range.
+const PLAIN_VECTORS: &str = r"
+for p: u32 in 0..TERMS unroll {
+    var x: Element[I_VECTORS][4];
+    var y: Element[J_VECTORS][4];
+    for i: u32 in 0..I_VECTORS unroll { load_shared(x[i], s0[first0 + p * PITCH0 + i * SPAN0 + t / ACROSS * OWN0]); }
+    for j: u32 in 0..J_VECTORS unroll { load_shared(y[j], s1[first1 + p * PITCH1 + j * SPAN1 + t % ACROSS * OWN1]); }
+    for i: u32 in 0..I unroll {
+        for j: u32 in 0..J unroll {
+            sum[i][j] = multiply_add(Sum(x[i / 4][i % 4]), Sum(y[j / 4][j % 4]), sum[i][j]);
         }
     }
 }
