@@ -20,7 +20,8 @@ pub struct Capabilities {
     /// Copies of boxes of a tensor to shared memory, by a tensor map (TMA).
     pub tensor_maps: bool,
     /// Exchange between blocks of a launch: a block sees what another one has written before a fence, and co-resident
-    /// blocks make progress. Split rows, chained scans, radix sorts, split-K and online folds need it.
+    /// blocks make progress. Chained scans, radix sorts and online folds need it; split rows and split-K take two
+    /// launches without it.
     pub exchange: bool,
     /// Synchronization of a warp's threads without the rest of their block. Where there is none, all threads of a block
     /// take part in a shuffle.

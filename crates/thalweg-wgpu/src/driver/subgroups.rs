@@ -36,7 +36,7 @@ pub fn size(adapter: &Adapter, device: &Device, queue: &Queue) -> u32 {
         return 1;
     }
     let found = measured(device, queue).unwrap_or_default();
-    let is_in_order = found.len() == THREADS && (0..).zip(&found).all(|(n, &x)| x == (size << 16 | n % size));
+    let is_in_order = found.len() == THREADS && (0..).zip(&found).all(|(n, &x)| x == (size << 16) | (n % size));
     if is_in_order { size } else { 1 }
 }
 

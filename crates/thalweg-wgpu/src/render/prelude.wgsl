@@ -42,6 +42,13 @@ fn smaller_f32(x: f32, y: f32) -> f32 {
   return select(least, bits_f32(0x7fc00000u), is_nan(x) | is_nan(y));
 }
 
+// x - x and x / x.
+fn no_difference_f32(x: f32) -> f32 { return select(bits_f32(0x7fc00000u), 0.0, is_finite(x)); }
+
+fn unit_quotient_f32(x: f32) -> f32 {
+  return select(bits_f32(0x7fc00000u), 1.0, is_finite(x) & ((bitcast<u32>(x) & 0x7fffffffu) != 0u));
+}
+
 fn relu_f32(x: f32) -> f32 { return select(x, 0.0, (order_of(x) <= 0i) & !is_nan(x)); }
 
 fn sign_f32(x: f32) -> f32 {

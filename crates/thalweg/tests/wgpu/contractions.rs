@@ -116,3 +116,22 @@ fn attention_with_masks_and_gradients() {
         out.square().mean(..).backward()[&q].clone()
     });
 }
+
+#[test]
+fn training_has_the_losses_of_the_cpu() {
+    agrees(1e-3, || {
+        let x = floats(&[96, 12]);
+        let y = x.square().mean_keepdim(1);
+        let mut weights = [floats(&[12, 40]) * 0.3, floats(&[40, 40]) * 0.2, floats(&[40, 1]) * 0.3];
+        let mut losses = vec![];
+        for _ in 0..30 {
+            let own = weights.each_ref().map(Tensor::tracked);
+            let hidden = x.matmul(&own[0]).tanh().matmul(&own[1]).gelu();
+            let loss = (hidden.matmul(&own[2]) - &y).square().mean(..);
+            let gradients = loss.backward();
+            weights = [0, 1, 2].map(|n| &weights[n] - &gradients[&own[n]] * 0.1);
+            losses.push(loss.detach().reshape([1]));
+        }
+        Tensor::cat(&losses, 0)
+    });
+}

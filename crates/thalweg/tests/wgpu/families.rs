@@ -75,6 +75,10 @@ fn nan_stays_nan() {
     agrees(0.0, || with_nan().clamp(-1.0, 1.0));
     agrees(1e-6, || with_nan().exp());
     agrees(0.0, || with_nan().max(..));
+    agrees(0.0, || {
+        let x = with_nan();
+        Tensor::cat(&[&x - &x, &x / &x], 0)
+    });
     equals(|| with_nan().eq(with_nan()));
     equals(|| with_nan().ne(with_nan()));
     equals(|| with_nan().is_nan());

@@ -586,3 +586,98 @@ impl LoweredBody {
         traffic::map(&body, &self.geometry.extents, &self.geometry.accesses).read
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::Capabilities;
+
+    /// Chip with the workgroup memory that WebGPU guarantees.
+    fn small() -> Chip {
+        let capabilities = Capabilities {
+            warp_matrix: false,
+            warpgroup_matrix: false,
+            tensor_maps: false,
+            exchange: false,
+            warps: false,
+            async_copies: false,
+            dynamic_shared: false,
+            groups: false,
+            wide_atomics: false,
+        };
+        Chip {
+            name: "small".into(),
+            sm: 0,
+            capabilities,
+            multiprocessors: 16,
+            threads: 2048,
+            registers: 65_536,
+            shared: 16 << 10,
+            l2: 1 << 20,
+            memory: 1 << 30,
+            bandwidth: 50.0,
+            clock: 1.0,
+            arguments: 4096,
+            faults: 16,
+            compiler: String::new(),
+        }
+    }
+
+    #[test]
+    fn tiles_without_asynchronous_copies_fit_the_memory_and_follow_the_shape() {
+        let tile = |dtype: DType, [m, n, k]: [usize; 3]| {
+            let (a, b) = ((0, k as isize, 1), (0, n as isize, 1));
+            let product = MatmulGeometry { batch: vec![], m, n, k, a, b, reach: [None, None] };
+            let geometry = ContractionGeometry::unfused(product);
+            let c = Contraction::unfused(dtype, Precision::Full);
+            let tile = shape(&c, &geometry, &small());
+            let class = GemmClass {
+                dtype,
+                sums: c.accumulator(),
+                math: Math::Plain,
+                tile,
+                copies: Copies::Registers { wide: false },
+                batch: 0,
+                factors: [FactorClass::Copied { along: true }, FactorClass::Copied { along: false }],
+                result: (result(&c, &geometry, dtype, 2, (0, &NoTarget)).class(), 0),
+                split: None,
+            };
+            assert!(class.shared() <= 16 << 10, "{dtype} {m} {n}: {} bytes", class.shared());
+            assert_eq!(tile.threads(), 256);
+            [tile.m, tile.n]
+        };
+        for dtype in [DType::I8, DType::BF16, DType::F32, DType::I64] {
+            for sizes in [[1, 1, 1], [33, 700, 5], [64, 64, 64], [900, 20, 70], [2000, 2000, 100]] {
+                tile(dtype, sizes);
+            }
+        }
+        assert_eq!(tile(DType::F32, [2048, 2048, 64]), [128, 128]);
+        assert_eq!(tile(DType::F32, [4096, 64, 64]), [128, 64]);
+        assert_eq!(tile(DType::F32, [16, 16, 64]), [32, 32]);
+    }
+
+    /// Target of which nothing but operations is asked.
+    struct NoTarget;
+
+    impl Target for NoTarget {
+        fn device(&self) -> &str {
+            "none"
+        }
+
+        fn chip(&self) -> &Chip {
+            unreachable!("no chip is asked for")
+        }
+
+        fn is_native(&self, _: thalweg_ir::ElementOp, _: DType) -> bool {
+            true
+        }
+
+        fn map(&self, _: &crate::maps::TensorMap) -> Option<[u64; crate::maps::MAP_WORDS]> {
+            None
+        }
+
+        fn product(&self, _: &crate::product::Product) -> Option<usize> {
+            None
+        }
+    }
+}
