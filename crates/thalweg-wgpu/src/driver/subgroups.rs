@@ -40,7 +40,7 @@ pub fn size(adapter: &Adapter, device: &Device, queue: &Queue) -> u32 {
     if is_in_order { size } else { 1 }
 }
 
-/// What the threads of a workgroup have stored; `None` where the shader does not run.
+/// Words that the threads of a workgroup have stored; `None` where the shader does not run.
 fn measured(device: &Device, queue: &Queue) -> Option<Vec<u32>> {
     let scope = device.push_error_scope(ErrorFilter::Validation);
     let source = ShaderSource::Wgsl(Cow::Borrowed(MEASURE));

@@ -1,7 +1,7 @@
 //! Source of a kernel.
 
+use super::binding::{Memory, each_statement, has_vectors};
 use super::functions;
-use super::memory::{Memory, is_of_vectors};
 use super::scope::Scopes;
 use super::types::{held, stored};
 use super::unrolling::Unrolling;
@@ -128,47 +128,6 @@ fn is_of_warp(statement: &Statement) -> bool {
         Statement::If(condition, ..) => any(condition),
         Statement::Do(Action::FoldPoints { .. }) | Statement::WarpBarrier => true,
         _ => false,
-    }
-}
-
-/// Whether a body loads or stores vectors of 16 bytes.
-fn has_vectors(body: &[Statement]) -> bool {
-    let (mut vectors, mut types, mut found) = (BTreeMap::new(), BTreeMap::new(), false);
-    // Names of one kernel mean one type of elements.
-    each_statement(body, &mut |s| match s {
-        Statement::Registers { name, shape, .. } => {
-            vectors.insert(name.clone(), shape.last().copied().unwrap_or(1));
-        }
-        Statement::Operand { name, ty, .. } | Statement::Constants { name, ty, .. } => {
-            types.insert(name.clone(), *ty);
-        }
-        _ => {}
-    });
-    each_statement(body, &mut |s| {
-        if let Statement::LoadVector { to: (vector, _), operand, .. }
-        | Statement::StoreVector { from: (vector, _), operand, .. } = s
-            && let (Some(&lanes), Some(&ty)) = (vectors.get(vector), types.get(operand))
-        {
-            found |= is_of_vectors(lanes, ty);
-        }
-    });
-    found
-}
-
-/// Calls `f` for each statement of a body, at any depth.
-pub fn each_statement(body: &[Statement], f: &mut impl FnMut(&Statement)) {
-    for statement in body {
-        f(statement);
-        match statement {
-            Statement::If(_, then, otherwise) => {
-                each_statement(then, f);
-                each_statement(otherwise, f);
-            }
-            Statement::For(For { body, .. }) | Statement::While(_, body) | Statement::Scope(body) => {
-                each_statement(body, f);
-            }
-            _ => {}
-        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Loads, stores and atomic updates of global memory, by functions for each argument with an address.
 
+use super::binding::{Memory, is_of_vectors};
 use super::kernel::Emitter;
 use super::scope::Symbol;
 use super::types::{from_bits, size, to_bits};
@@ -12,22 +13,6 @@ pub struct ElementAddress {
     pub word: usize,
     pub ty: Type,
     pub index: String,
-}
-
-/// Type by which a kernel binds global memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Memory {
-    /// Words of 32 bits.
-    Words,
-    /// Vectors of 16 bytes, where the kernel loads or stores whole ones.
-    Vectors,
-    /// Words that are accessed by atomic operations, because threads share them.
-    Atomic,
-}
-
-/// Whether a vector of that many elements consists of vectors of 16 bytes, to which it is aligned.
-pub fn is_of_vectors(lanes: u32, ty: Type) -> bool {
-    (lanes * size(ty) as u32).is_multiple_of(16)
 }
 
 /// Raw bits of an element of a vector of 16 bytes.

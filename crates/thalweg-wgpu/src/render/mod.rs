@@ -5,11 +5,12 @@
 //!
 //! * `kernel`: a whole source. `statements`, `expressions`, `memory`, `routines`: its parts.
 //! * `types`, `elements`, `monoid`: dtypes, elementwise operations, combine operations of folds and scans.
-//! * `unrolling`: loops that are written out.
+//! * `binding`: the type by which memory is bound. `unrolling`: loops that are written out.
 //! * `functions`: the prelude, of which a source has the functions that it calls.
 //!
 //! A kernel that WGSL cannot express becomes a source that the driver refuses to compile, with the reason.
 
+mod binding;
 mod elements;
 mod expressions;
 pub mod functions;

@@ -22,7 +22,7 @@ impl Unrolling {
     /// Finds the register arrays of a kernel's body.
     pub fn new(body: &[Statement]) -> Unrolling {
         let mut registers = FxHashSet::default();
-        super::kernel::each_statement(body, &mut |s| {
+        super::binding::each_statement(body, &mut |s| {
             if let Statement::Registers { name, .. } = s {
                 registers.insert(name.clone());
             }
