@@ -30,6 +30,20 @@ fn products_of_all_layouts() {
 }
 
 #[test]
+fn few_tiles_divide_long_sums() {
+    // One tile, whose terms two workgroups divide on lavapipe.
+    for [m, n, k] in [[20, 30, 5000], [16, 60, 4097]] {
+        agrees(1e-4, || floats(&[m, k]).matmul(&floats(&[k, n])) / 100.0);
+        agrees(1e-4, || (floats(&[m, k]).matmul(&floats(&[n, k]).transpose(0, 1)) / 100.0 + floats(&[n])).relu());
+        equals(|| integers(&[m, k], DType::I32).matmul(&integers(&[k, n], DType::I32)));
+        agrees(0.05, || {
+            let [x, w] = [floats(&[m, k]), floats(&[k, n])].map(|t| t.cast(DType::BF16));
+            x.matmul(&w).cast(DType::F32) / 100.0
+        });
+    }
+}
+
+#[test]
 fn batches_of_products() {
     agrees(1e-4, || floats(&[3, 10, 20]).matmul(&floats(&[3, 20, 30])));
     agrees(1e-4, || floats(&[2, 3, 70, 20]).matmul(&floats(&[3, 20, 90])));
