@@ -12,7 +12,7 @@ mod differences;
 use crate::check::{Checker, ExtraChecks};
 use crate::program::{Argument, Input, Program, Tensor as Place};
 use crate::tuning;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use thalweg::raw::{self, RawArg};
 use thalweg::{Tensor, grad_graph};
 use thalweg_fusion::OwnedSegment;
@@ -71,6 +71,25 @@ pub fn check(checker: &Checker, program: &Program, seed: u64, ways: ExtraChecks)
     let wide = in_f64(program);
     differences::check(checker, &wide, seed, false)?;
     if twice { differences::check(checker, &wide, seed, true) } else { Ok(()) }
+}
+
+/// Checks the recorded forward and backward pass of a program on a device whose language is fast math.
+#[cfg(feature = "wgpu")]
+pub fn check_fast_math(checker: &Checker, program: &Program, seed: u64) -> Result<crate::check::Outcome, String> {
+    use crate::check::Outcome;
+    let has_f64 = program.inputs.iter().map(|i| i.dtype).chain(program.steps.iter().map(|s| s.dtype));
+    if has_f64.into_iter().any(|dtype| dtype == DType::F64) {
+        return Ok(Outcome::Refused("it has f64".into()));
+    }
+    if program.steps.iter().any(|s| s.op == Op::Bitcast) {
+        return Ok(Outcome::Right);
+    }
+    IN_F32.store(true, Relaxed);
+    let interpreted = Interpreted::new();
+    let recorded = recorded(checker, program, seed.is_multiple_of(TWICE));
+    drop(interpreted);
+    let Some(recorded) = recorded? else { return Ok(Outcome::Right) };
+    checker.check_fast_math(&recorded).map_err(|why| format!("{why}\nas recorded:\n{}", recorded.listing()))
 }
 
 /// Guard that makes the thread's segments run in the interpreter while it lives.
@@ -150,11 +169,14 @@ fn scalar(program: &Program, inputs: &[Tensor], cuts: &Cuts) -> Option<Tensor> {
     parts.reduce(|a, b| a + b).filter(Tensor::is_tracked)
 }
 
-/// Weighted sum in f64 of a tensor's elements, each with a different weight.
+/// Whether sums are in f32 instead of f64, for devices without f64.
+static IN_F32: AtomicBool = AtomicBool::new(false);
+
+/// Weighted sum in f64 of a tensor's elements, each with a different weight. (In f32 for devices without f64.)
 fn weighted(x: &Tensor, from: f64) -> Tensor {
-    let n = x.numel();
-    let weights = (Tensor::arange_with(n, DType::F64) * 1.3 + from).sin().reshape(*x.shape());
-    (x.cast(DType::F64) * weights).sum(..)
+    let (n, dtype) = (x.numel(), if IN_F32.load(Relaxed) { DType::F32 } else { DType::F64 });
+    let weights = (Tensor::arange_with(n, dtype) * 1.3 + from).sin().reshape(*x.shape());
+    (x.cast(dtype) * weights).sum(..)
 }
 
 /// Differentiates a program once or twice; `None` if it does not depend on any input.

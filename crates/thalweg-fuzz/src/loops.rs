@@ -6,6 +6,8 @@
 //! `synchronize` or `flush` and then read. Invariants: no segment fails, and after `synchronize` no held value is left
 //! to compute.
 
+#[cfg(feature = "wgpu")]
+use crate::check::SINGLE;
 use crate::check::{Checker, FAST, STRICT, UNFUSED};
 use fastrand::Rng;
 use thalweg::prelude::*;
@@ -166,6 +168,33 @@ pub fn check(checker: &Checker, seed: u64) -> Result<(), String> {
             if turn == 1 {
                 finish_searches();
             }
+        }
+        match counters().failed_segments {
+            0 => Ok(()),
+            failed => Err(format!("{failed} segments failed, and were run again")),
+        }
+    };
+    let done = std::thread::scope(|s| s.spawn(run).join());
+    done.unwrap_or_else(|_| Err("panicked".into())).map_err(|why| format!("{why}\n{of:?}"))
+}
+
+/// Runs the loop of a seed on a device without strict mode: one kernel per operation with the same bits each time, and
+/// fused, where a selection may go another way.
+#[cfg(feature = "wgpu")]
+pub fn check_fast_math(checker: &Checker, seed: u64) -> Result<(), String> {
+    let of = Loop::new(seed);
+    let run = || -> Result<(), String> {
+        thalweg::set_default_device(Some(thalweg::raw::tensor(checker.empty()?).device()));
+        set_tiers(false);
+        let bits = |all: &[Vec<f32>]| -> Vec<Vec<u32>> {
+            all.iter().map(|v| v.iter().map(|x| x.to_bits()).collect()).collect()
+        };
+        let want = bits(&of.run_by(SINGLE, Ask::Read)?);
+        for ask in [Ask::Synchronize, Ask::Flush] {
+            if bits(&of.run_by(SINGLE, ask)?) != want {
+                return Err(format!("one by one, {ask:?}: other values than before"));
+            }
+            of.run_by(FAST, ask)?;
         }
         match counters().failed_segments {
             0 => Ok(()),

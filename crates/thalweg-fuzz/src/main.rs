@@ -83,10 +83,6 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
             eprintln!("{info}");
         }
     }));
-    #[cfg(feature = "wgpu")]
-    if arguments.device.starts_with("wgpu") && (arguments.kernels || arguments.gradients || arguments.loops) {
-        return Err(Error::Value("adapters of wgpu run random programs and functions only".into()));
-    }
     let planned = if arguments.device == "cpu" { PLANNED } else { PLANNED_ON_GPU };
     if arguments.coverage || arguments.least_coverage.is_some() || arguments.coverage_file.is_some() {
         thalweg_ir::tunable::count_sides();
@@ -106,9 +102,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
                     continue;
                 }
             },
-            // A kernel is determined by its seed and cannot be shrunk.
-            (_, true, false) => ("", Program::default()),
-            (_, true, true) => {
+            // A kernel is determined by its seed and cannot be shrunk. Devices of fast math run what one records.
+            (_, true, false) if !arguments.device.starts_with("wgpu") => ("", Program::default()),
+            (_, true, _) => {
                 let made = kernels::program(&checker, seed + i);
                 ("", made.unwrap_or_else(|why| panic!("seed {}: {why}", seed + i)))
             }
@@ -133,7 +129,12 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         let is_fast_math = arguments.device.starts_with("wgpu");
         let check = |program: &Program| match (arguments.gradients, arguments.kernels, arguments.functions) {
             #[cfg(feature = "wgpu")]
-            _ if is_fast_math => check_fast_math(&checker, program),
+            _ if is_fast_math && arguments.loops => loops::check_fast_math(&checker, seed + i),
+            #[cfg(feature = "wgpu")]
+            _ if is_fast_math => {
+                let gradients_of = arguments.gradients.then_some(seed + i);
+                check_fast_math(&checker, program, gradients_of)
+            }
             _ if arguments.loops => loops::check(&checker, seed + i),
             (true, _, _) => gradients::check(&checker, program, seed + i, ways),
             (_, true, _) => kernels::check(&checker, seed + i, ways),
@@ -256,10 +257,15 @@ fn on_gpu(device: &std::sync::Arc<thalweg_cuda::CudaDevice>) -> Result<Checker, 
 static REFUSED: std::sync::Mutex<std::collections::BTreeMap<String, u64>> =
     std::sync::Mutex::new(std::collections::BTreeMap::new());
 
-/// Checks a program on a device without strict mode; a refused program passes, and is counted.
+/// Checks a program, or its gradients for this seed, on a device without strict mode; a refused program passes, and is
+/// counted.
 #[cfg(feature = "wgpu")]
-fn check_fast_math(checker: &Checker, program: &Program) -> Result<(), String> {
-    if let check::Outcome::Refused(why) = checker.check_fast_math(program)? {
+fn check_fast_math(checker: &Checker, program: &Program, gradients_of: Option<u64>) -> Result<(), String> {
+    let outcome = match gradients_of {
+        Some(seed) => gradients::check_fast_math(checker, program, seed)?,
+        None => checker.check_fast_math(program)?,
+    };
+    if let check::Outcome::Refused(why) = outcome {
         *REFUSED.lock().unwrap_or_else(|e| e.into_inner()).entry(why).or_default() += 1;
     }
     Ok(())

@@ -20,13 +20,17 @@ pub struct Capabilities {
     /// Copies of boxes of a tensor to shared memory, by a tensor map (TMA).
     pub tensor_maps: bool,
     /// Exchange between blocks of a launch: a block sees what another one has written before a fence, and co-resident
-    /// blocks make progress. Split rows, chained scans, radix sorts, split-K and online folds need it.
+    /// blocks make progress. Chained scans, radix sorts and online folds need it; split rows and split-K take two
+    /// launches without it.
     pub exchange: bool,
     /// Synchronization of a warp's threads without the rest of their block. Where there is none, all threads of a block
     /// take part in a shuffle.
     pub warps: bool,
-    /// Shared memory whose size a launch requests, and copies to it (`cp.async`): tiled GEMMs and histograms.
-    pub tiles: bool,
+    /// Asynchronous copies from global to shared memory (`cp.async`). Where there are none, tiled GEMMs copy through
+    /// registers.
+    pub async_copies: bool,
+    /// Shared memory whose size a launch requests: histograms.
+    pub dynamic_shared: bool,
     /// Arguments at computed offsets, which launches of several kernels or problems have (horizontal fusion).
     pub groups: bool,
     /// Atomic updates of 64-bit integers and of f64.

@@ -86,6 +86,8 @@ pub(crate) fn about(adapter: &Adapter) -> String {
 
 /// Features that kernels need: 64-bit integers, for i64 tensors and indices.
 pub(crate) const REQUIRED: Features = Features::SHADER_INT64;
+/// Features that are used where an adapter has them: shuffles within subgroups, and the driver's own code of pipelines.
+pub(crate) const OPTIONAL: Features = Features::SUBGROUP.union(Features::PIPELINE_CACHE);
 
 /// Reason why an adapter cannot be used; `None` if it can.
 pub(crate) fn lacks(adapter: &Adapter) -> Option<String> {
@@ -125,7 +127,8 @@ pub(crate) fn chip(adapter: &Adapter) -> Chip {
             tensor_maps: false,
             exchange: false,
             warps: false,
-            tiles: false,
+            async_copies: false,
+            dynamic_shared: false,
             groups: false,
             wide_atomics: false,
         },

@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use thalweg_gpu::runtime::{Bound, Compiler, DeviceMemory, Driver, Queues, Written};
 use thalweg_gpu::{Plan, plan};
-use thalweg_kernel::{Geometry, Kernel, Moved, Precision};
+use thalweg_kernel::{Contracts, Geometry, Kernel, Moved, Precision};
 use thalweg_runtime::environment;
 use thalweg_runtime::{
     Backend, Batch, Buffer, Device, Error, MemoryStats, Pool, Program, ProgramInfo, Throughput, Timing,
@@ -54,12 +54,12 @@ impl WgpuDevice {
             n => none(format!("there are {n} adapters, numbered from 0")),
         })?;
         let driver = WgpuDriver::open(adapter, name)?;
-        let max_buffer = driver.max_buffer();
+        let (max_buffer, subgroup) = (driver.max_buffer(), driver.subgroup());
         let driver: Arc<dyn Driver> = Arc::new(driver);
         let queues = Queues::new(&driver, name)?;
         let pool = DeviceMemory::pool(queues.clone(), name.into());
         pool.set_limit(thalweg_runtime::limit_from_environment()?);
-        let compiler = Compiler::new(driver.clone(), Box::new(WgslPrinter), name.into());
+        let compiler = Compiler::new(driver.clone(), Box::new(WgslPrinter { subgroup }), name.into());
         Ok(Arc::new(WgpuDevice(Arc::new(DeviceState {
             name: name.into(),
             driver,
@@ -186,6 +186,10 @@ impl Device for WgpuDevice {
             return Err(self.error(format!("a tensor of {bytes} bytes exceeds the {most} bytes that a kernel binds")));
         }
         self.0.pool.allocate(bytes)
+    }
+
+    fn contracts(&self) -> Contracts {
+        Contracts::Tiles
     }
 
     fn program(&self, kernel: &Kernel) -> Result<Arc<dyn Program>, Error> {

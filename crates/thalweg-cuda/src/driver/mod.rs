@@ -49,7 +49,8 @@ pub(crate) fn capabilities(sm: u32) -> Capabilities {
         tensor_maps: sm >= 90,
         exchange: true,
         warps: true,
-        tiles: true,
+        async_copies: true,
+        dynamic_shared: true,
         groups: true,
         wide_atomics: true,
     }

@@ -233,6 +233,10 @@ fn act(out: &mut String, action: &Action) {
         Action::CopiesCommit => writeln!(out, "copies_commit();"),
         Action::CopiesWait(n) => writeln!(out, "copies_wait<{n}>();"),
         Action::AsyncFence => writeln!(out, "async_fence();"),
+        Action::LoadShared { to, from } => {
+            let (to, from) = (vector(to), place(&from.0, &from.1));
+            writeln!(out, "#pragma unroll\nfor (int e = 0; e < 4; e++) {to}[e] = (&{from})[e];")
+        }
         Action::Fragments { to, from, transposed } => {
             let name = if *transposed { "fragments_transposed" } else { "fragments" };
             writeln!(out, "{name}({}, {});", vector(to), place(&from.0, &from.1))

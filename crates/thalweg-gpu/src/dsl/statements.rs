@@ -243,12 +243,16 @@ impl<'t> Parser<'t> {
                 self.want(")")?;
                 Action::AsyncCopy { to, from, bytes, kept }
             }
-            "fragments" | "fragments_transposed" => {
+            "load_shared" | "fragments" | "fragments_transposed" => {
                 self.want("(")?;
                 let to = self.vector()?;
                 self.want(",")?;
                 let from = self.place()?;
                 self.want(")")?;
+                if name == "load_shared" {
+                    out.push(Statement::Do(Action::LoadShared { to, from }));
+                    return Ok(true);
+                }
                 Action::Fragments { to, from, transposed: name == "fragments_transposed" }
             }
             "multiply_bf16" | "multiply_f16" | "multiply_tf32" => {

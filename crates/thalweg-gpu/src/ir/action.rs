@@ -122,6 +122,13 @@ pub enum Action {
     CopiesWait(u32),
     /// Proxy fence: writes to shared memory are visible to asynchronous copies and `wgmma`.
     AsyncFence,
+    /// Loads four neighbouring elements from shared memory to registers, aligned to four elements.
+    LoadShared {
+        /// Destination registers: four of a register array, at these indices of all dimensions but the last.
+        to: (Name, Vec<Expr>),
+        /// Shared array of the same type, and index of the first element.
+        from: (Name, Expr),
+    },
     /// Loads four 8 × 8 matrices of 2-byte elements from shared memory to a warp's registers (`ldmatrix.x4`).
     Fragments {
         /// Destination registers: four u32 of a register array, at these indices of all dimensions but the last.

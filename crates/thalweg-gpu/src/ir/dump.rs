@@ -115,6 +115,7 @@ impl Display for Action {
             Action::CopiesCommit => f.write_str("copies end a step"),
             Action::CopiesWait(n) => write!(f, "wait for copies but {n} steps"),
             Action::AsyncFence => f.write_str("fence of shared memory"),
+            Action::LoadShared { to, from } => write!(f, "{}{} = vector {}[{}]", to.0, At(&to.1), from.0, from.1),
             Action::Fragments { to, from, transposed } => {
                 let how = if *transposed { "transposed fragments" } else { "fragments" };
                 write!(f, "{}{} = {how} {}[{}]", to.0, At(&to.1), from.0, from.1)

@@ -6,7 +6,7 @@ use crate::kernels::gemm::{Math, Tile};
 use crate::kernels::generic::Width;
 use crate::kernels::histogram::HistogramClass;
 use crate::kernels::map::MapClass;
-use crate::kernels::reduce::RowStrategy;
+use crate::kernels::reduce::{RowSplit, RowStrategy};
 use crate::kernels::scan::ScanStrategy;
 use crate::kernels::scatter::index_sort::SortStep;
 use crate::kernels::scatter::{ScatterClass, ScatterStage};
@@ -31,7 +31,10 @@ impl Skeleton {
                         " Phase {} to the last, several blocks a row, which pass on what comes before.",
                         s.phase
                     ),
-                    Some(s) if s.split => format!(" Phase {}, several blocks a row.", s.phase),
+                    Some(s) if s.split == RowSplit::Combined => {
+                        format!(" Phase {}, partial results of several blocks a row.", s.phase)
+                    }
+                    Some(s) if s.split != RowSplit::Whole => format!(" Phase {}, several blocks a row.", s.phase),
                     Some(s) => format!(" Phase {}.", s.phase),
                 };
                 let how = match class.strategy {

@@ -3,7 +3,8 @@
 //! In: WGSL and argument words. Out: work in the queue. Launches and copies are recorded in a command encoder, which is
 //! submitted before the host writes or reads memory, at events, and after [`MAX_RECORDED`] launches.
 //!
-//! * `heap`: memory. `shader`: pipelines. `event`: events. `queue`: the recorded work.
+//! * `heap`: memory. `shader`: pipelines. `event`: events. `queue`: the recorded work. `subgroups`:
+//!   the size of subgroups.
 //!
 //! Always true: work runs in the order of the calls. A failure of the device is reported by the next call that returns
 //! a [`Result`], and by every one after it.
@@ -12,8 +13,9 @@ mod event;
 mod heap;
 mod queue;
 mod shader;
+mod subgroups;
 
-pub use shader::{MEMORY, REFUSED};
+pub use shader::{MEMORY, REFUSED, VECTORS};
 
 use crate::adapters::{self, ready};
 use event::SubmissionEvent;
@@ -47,10 +49,14 @@ pub struct WgpuState {
     pub device: wgpu::Device,
     recorded: Mutex<Recorded>,
     shaders: RwLock<Shaders>,
+    /// Shaders that are compiled but not loaded yet, by source.
+    compiled: Mutex<FxHashMap<String, Arc<Shader>>>,
     next: AtomicUsize,
     layouts: Mutex<FxHashMap<usize, BindGroupLayout>>,
     /// Maximum number of chunks that a launch binds.
     max_bindings: usize,
+    /// Threads of a subgroup; 1 where subgroups are not used.
+    subgroup: u32,
     /// First failure of the device.
     failure: Arc<Mutex<Option<String>>>,
     opened: Instant,
@@ -85,7 +91,7 @@ impl WgpuDriver {
         let limits = adapters::limits(adapter);
         let descriptor = DeviceDescriptor {
             label: Some("thalweg"),
-            required_features: adapters::REQUIRED,
+            required_features: adapters::REQUIRED | (adapters::OPTIONAL & adapter.features()),
             required_limits: limits.clone(),
             ..DeviceDescriptor::default()
         };
@@ -101,6 +107,7 @@ impl WgpuDriver {
         device.set_device_lost_callback(move |reason, message| {
             note(&of_loss, format!("the device is lost ({reason:?}): {message}"));
         });
+        let subgroup = subgroups::size(adapter, &device, &queue);
         let heap = Heap::new(adapters::max_binding(&limits));
         let state = WgpuState {
             name: name.into(),
@@ -109,9 +116,11 @@ impl WgpuDriver {
             recorded: Mutex::new(Recorded::new(&device, queue, heap)),
             device,
             shaders: RwLock::default(),
+            compiled: Mutex::default(),
             next: AtomicUsize::new(1),
             layouts: Mutex::default(),
             max_bindings: limits.max_storage_buffers_per_shader_stage as usize,
+            subgroup,
             failure,
             opened: Instant::now(),
         };
@@ -165,6 +174,11 @@ impl WgpuDriver {
         time.duration_since(self.0.opened).as_nanos() as usize
     }
 
+    /// Threads of a subgroup; 1 where subgroups are not used.
+    pub fn subgroup(&self) -> u32 {
+        self.0.subgroup
+    }
+
     /// Maximum bytes of a buffer.
     pub fn max_buffer(&self) -> usize {
         adapters::max_binding(&self.0.device.limits())
@@ -214,20 +228,27 @@ impl Driver for WgpuDriver {
     }
 
     fn compile(&self, source: &str) -> Result<Vec<u8>, Error> {
-        // The image is the source: the driver's own code is not available. It is compiled when it is loaded.
-        match source.strip_prefix(REFUSED) {
-            Some(why) => {
-                let message = why.lines().next().unwrap_or_default().into();
-                Err(Error::Compile { device: self.0.name.clone(), message })
-            }
-            None => Ok(source.as_bytes().to_vec()),
+        if let Some(why) = source.strip_prefix(REFUSED) {
+            let message = why.lines().next().unwrap_or_default().into();
+            return Err(Error::Compile { device: self.0.name.clone(), message });
         }
+        let name = shader::entry(source).ok_or_else(|| self.error("a shader has no entry point"))?;
+        let shader = Arc::new(Shader::new(source.into(), name, shader::cache(&self.0.device, &[])));
+        shader.check(&self.0)?;
+        let image = shader.image();
+        self.0.compiled.lock().unwrap_or_else(PoisonError::into_inner).insert(source.into(), shader);
+        Ok(image)
     }
 
     fn load(&self, image: &[u8], functions: &[&str]) -> Result<Vec<Function>, Error> {
-        let source = String::from_utf8(image.to_vec()).map_err(|_| self.error("a shader is not text"))?;
+        let (source, own) = shader::parts(image).ok_or_else(|| self.error("a shader is not text"))?;
         let load = |name: &&str| {
-            let shader = Arc::new(Shader::new(source.clone(), name));
+            // A shader that this process has compiled keeps its pipeline.
+            let known = self.0.compiled.lock().unwrap_or_else(PoisonError::into_inner).remove(&source);
+            let shader = match known {
+                Some(shader) => shader,
+                None => Arc::new(Shader::new(source.clone(), name, shader::cache(&self.0.device, own))),
+            };
             shader.check(&self.0)?;
             let handle = self.0.next.fetch_add(1, Relaxed);
             let mut shaders = self.0.shaders.write().unwrap_or_else(PoisonError::into_inner);

@@ -14,8 +14,9 @@ use thalweg_gpu::runtime::Module;
 use thalweg_runtime::Error;
 use wgpu::{
     BindGroupLayout, BindGroupLayoutDescriptor, BindGroupLayoutEntry, BindingType, BufferBindingType, ComputePipeline,
-    ComputePipelineDescriptor, ErrorFilter, PipelineCompilationOptions, PipelineLayoutDescriptor,
-    ShaderModuleDescriptor, ShaderRuntimeChecks, ShaderSource, ShaderStages,
+    ComputePipelineDescriptor, ErrorFilter, Features, PipelineCache, PipelineCacheDescriptor,
+    PipelineCompilationOptions, PipelineLayoutDescriptor, ShaderModuleDescriptor, ShaderRuntimeChecks, ShaderSource,
+    ShaderStages,
 };
 
 /// First line of a source that cannot be compiled, before the reason.
@@ -23,11 +24,16 @@ pub const REFUSED: &str = "// refused: ";
 /// Line of a source that lists the argument words with addresses.
 pub const MEMORY: &str = "// memory:";
 
+/// Line of a source whose memory is vectors of 16 bytes.
+pub const VECTORS: &str = "// memory in vectors";
+
 /// A shader with its pipelines.
 #[derive(Debug)]
 pub struct Shader {
     source: String,
     entry: String,
+    /// Cache of the driver's own code for the shader's pipelines; `None` where the adapter offers none.
+    cache: Option<PipelineCache>,
     /// Argument words with addresses.
     pub words: Vec<usize>,
     /// Pipelines by pattern: for each word, the number of its chunk among the launch's chunks.
@@ -38,17 +44,28 @@ impl Module for Shader {}
 
 impl Shader {
     /// Creates a shader from a source, of which nothing is compiled yet.
-    pub fn new(source: String, entry: &str) -> Shader {
+    pub fn new(source: String, entry: &str, cache: Option<PipelineCache>) -> Shader {
         let line = source.lines().find_map(|line| line.strip_prefix(MEMORY)).unwrap_or_default();
         let words = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-        Shader { source, entry: entry.into(), words, pipelines: Mutex::default() }
+        Shader { source, entry: entry.into(), cache, words, pipelines: Mutex::default() }
+    }
+
+    /// Image of the shader for the disk cache: its source, then the driver's own code, if the adapter tells it.
+    pub fn image(&self) -> Vec<u8> {
+        let own = self.cache.as_ref().and_then(PipelineCache::get_data).unwrap_or_default();
+        let length = self.source.len() as u64;
+        [&length.to_le_bytes()[..], self.source.as_bytes(), &own].concat()
     }
 
     /// Source for a pattern.
     fn text(&self, pattern: &[u8]) -> String {
         let mut text = String::new();
         let bindings = pattern.iter().map(|n| n + 1).max().unwrap_or(0);
-        let element = if self.source.contains("(&memory_") { "atomic<u32>" } else { "u32" };
+        let element = match () {
+            () if self.source.contains("(&memory_") => "atomic<u32>",
+            () if self.source.contains(VECTORS) => "vec4<u32>",
+            () => "u32",
+        };
         for n in 0..bindings {
             let _ =
                 writeln!(text, "@group(0) @binding({}) var<storage, read_write> chunk{n}: array<{element}>;", n + 1);
@@ -116,13 +133,35 @@ impl Shader {
                 zero_initialize_workgroup_memory: false,
                 ..PipelineCompilationOptions::default()
             },
-            cache: None,
+            cache: self.cache.as_ref(),
         });
         match ready(scope.pop()).flatten() {
             Some(error) => Err(refused(format!("{error}"))),
             None => Ok(pipeline),
         }
     }
+}
+
+/// Name of a source's entry point.
+pub fn entry(source: &str) -> Option<&str> {
+    let (_, rest) = source.split_once("@compute")?;
+    let (name, _) = rest.split_once("fn ")?.1.split_once('(')?;
+    Some(name)
+}
+
+/// Source and the driver's own code of an image that [`Shader::image`] has made; `None` for other bytes.
+pub fn parts(image: &[u8]) -> Option<(String, &[u8])> {
+    let (length, rest) = image.split_first_chunk()?;
+    let (source, own) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
+    Some((String::from_utf8(source.to_vec()).ok()?, own))
+}
+
+/// Pipeline cache that begins with the driver's own code of an earlier process; `None` without the feature.
+pub fn cache(device: &wgpu::Device, data: &[u8]) -> Option<PipelineCache> {
+    let data = (!data.is_empty()).then_some(data);
+    let descriptor = PipelineCacheDescriptor { label: None, data, fallback: true };
+    // SAFETY: the bytes are of `PipelineCache::get_data`, and the disk cache checks that they are as they were.
+    device.features().contains(Features::PIPELINE_CACHE).then(|| unsafe { device.create_pipeline_cache(&descriptor) })
 }
 
 /// Layout of the bindings of a launch: arguments, and this many chunks.
@@ -154,3 +193,18 @@ pub fn pattern(chunks: impl Iterator<Item = usize>) -> (Vec<usize>, Vec<u8>) {
 
 /// Functions by handle, which a launch refers to.
 pub type Shaders = FxHashMap<usize, Arc<Shader>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_has_source_and_code() {
+        let source = "@compute @workgroup_size(64)\nfn map(@builtin(local_invocation_index) t: u32) {}";
+        let mut image = Shader::new(source.into(), "map", None).image();
+        image.extend([1, 2, 3]);
+        assert_eq!(parts(&image), Some((source.into(), &[1u8, 2, 3][..])));
+        assert_eq!(entry(source), Some("map"));
+        assert_eq!(parts(&image[..20]), None);
+    }
+}

@@ -63,6 +63,10 @@ fn float(op: ElementOp, a: &[&str]) -> Option<String> {
         IsInf => format!("is_infinite({x})"),
         IsFinite => format!("is_finite({x})"),
         Add => format!("({x} + {})", a[1]),
+        // The language may take a difference of equals for 0, and their quotient for 1, whatever they are.
+        Sub if x == a[1] => format!("no_difference_f32({x})"),
+        Div if x == a[1] => format!("unit_quotient_f32({x})"),
+        FloorDiv if x == a[1] => format!("unit_quotient_f32({x})"),
         Sub => format!("({x} - {})", a[1]),
         Mul => format!("({x} * {})", a[1]),
         Div => format!("({x} / {})", a[1]),

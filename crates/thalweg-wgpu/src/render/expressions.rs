@@ -5,7 +5,7 @@
 
 use super::elements::expression;
 use super::kernel::Emitter;
-use super::scope::{Symbol, spelled};
+use super::scope::{SharedRange, Symbol, spelled};
 use super::types::{bitcast, cast, constant, number, pack, scalar, unpack, widened, wrapped};
 use std::fmt::Write;
 use thalweg_gpu::ir::{Binary, Expr, Type};
@@ -93,6 +93,7 @@ impl Emitter<'_> {
                 }
             }
             Expr::Whole(name, _) => match self.scopes.find(name) {
+                Some(Symbol::Shared { range: Some(_), .. }) => self.refuse(format!("{name} is a part of an array")),
                 Some(Symbol::Shared { global, .. }) => global.clone(),
                 _ => spelled(name),
             },
@@ -119,6 +120,21 @@ impl Emitter<'_> {
 
     /// Element of an array, as a place.
     pub fn element_place(&mut self, of: &str, at: &[Expr]) -> String {
+        if let Some(Symbol::Shared { global, range: Some(SharedRange { first, shape, vectors }), .. }) =
+            self.scopes.find(of)
+        {
+            // Indices of several dimensions become one.
+            let (global, first, shape, vectors) = (global.clone(), *first, shape.clone(), *vectors);
+            let linear = at.iter().zip(&shape).skip(1).fold(at[0].clone().to(Type::U32), |n, (i, &size)| {
+                n * Expr::Number(size.into(), Type::U32) + i.clone().to(Type::U32)
+            });
+            let linear = self.expr(&linear);
+            let place = if first == 0 { linear } else { format!("({first}u + {linear})") };
+            return match vectors {
+                true => format!("{global}[{place} / 4u][{place} % 4u]"),
+                false => format!("{global}[{place}]"),
+            };
+        }
         let at: String = at.iter().map(|i| format!("[{}]", self.subscript(i))).collect();
         match self.scopes.find(of) {
             Some(Symbol::Shared { global, .. }) => format!("{global}{at}"),

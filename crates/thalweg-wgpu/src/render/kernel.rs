@@ -1,9 +1,11 @@
 //! Source of a kernel.
 
+use super::binding::{Memory, each_statement, has_vectors};
 use super::functions;
 use super::scope::Scopes;
 use super::types::{held, stored};
-use crate::driver::MEMORY;
+use super::unrolling::Unrolling;
+use crate::driver::{MEMORY, VECTORS};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use thalweg_gpu::ir::{Action, Definition, Expr, For, Kernel, Kind, Name, Routine, Statement, Type, verify};
@@ -12,15 +14,26 @@ use thalweg_ir::{DType, Monoid};
 /// Printer of one kernel.
 pub struct Emitter<'a> {
     pub kernel: &'a Kernel,
+    /// Threads of a subgroup; 1 where subgroups are not used.
+    pub subgroup: u32,
     /// Statements of the function that is being printed.
     pub out: String,
     /// Definitions before the kernel's function, by name.
     pub globals: BTreeMap<String, String>,
     pub scopes: Scopes,
+    /// Workgroup memory that arrays of one element type share.
+    pub pools: Vec<Pool>,
+    /// Number of groups of arrays that share memory.
+    pub shared_groups: usize,
     /// Names of arrays in workgroup memory that have atomic updates.
     pub atomic_shared: Vec<Name>,
-    /// Whether global memory is accessed by atomic operations, because threads share words.
-    pub atomic_memory: bool,
+    /// Names of arrays in workgroup memory over which others are laid.
+    pub overlaid: Vec<Name>,
+    /// Whether vectors are loaded from workgroup memory.
+    pub loads_shared: bool,
+    pub unrolling: Unrolling,
+    /// Type by which global memory is bound.
+    pub memory: Memory,
     /// Whether a statement needs that.
     pub needs_atomic_memory: bool,
     /// Number of names that were made up.
@@ -29,18 +42,36 @@ pub struct Emitter<'a> {
     pub refusal: Option<String>,
 }
 
-/// Source of a kernel.
+/// Workgroup memory that arrays of one element type share: those that a kernel puts over each other.
+#[derive(Debug)]
+pub struct Pool {
+    /// Number of the group of arrays that share memory.
+    pub group: usize,
+    /// WGSL type of the elements.
+    pub element: String,
+    /// Name of the global variable.
+    pub global: String,
+    /// Offset in bytes of the first element among the group's bytes.
+    pub begin: u32,
+    /// Number of elements.
+    pub elements: u32,
+    /// Whether the variable has vectors of four elements.
+    pub vectors: bool,
+}
+
+/// Source of a kernel, for subgroups of this many threads.
 ///
 /// # Errors
 /// The reason why there is none.
-pub fn source(kernel: &Kernel) -> Result<String, String> {
+pub fn source(kernel: &Kernel, subgroup: u32) -> Result<String, String> {
     if let Err(what) = verify(&by_blocks(kernel)) {
         return Err(format!("some threads of a workgroup would miss a barrier ({what})"));
     }
-    let mut emitter = Emitter::new(kernel, false);
+    let memory = if has_vectors(&kernel.body) { Memory::Vectors } else { Memory::Words };
+    let mut emitter = Emitter::new(kernel, subgroup, memory);
     let mut text = emitter.print();
     if emitter.needs_atomic_memory {
-        emitter = Emitter::new(kernel, true);
+        emitter = Emitter::new(kernel, subgroup, Memory::Atomic);
         text = emitter.print();
     }
     match emitter.refusal {
@@ -100,34 +131,35 @@ fn is_of_warp(statement: &Statement) -> bool {
     }
 }
 
-/// Names of arrays that a body updates atomically.
-fn atomic_names(body: &[Statement], names: &mut Vec<Name>) {
-    for statement in body {
-        match statement {
-            Statement::Atomic { name, .. } => names.push(name.clone()),
-            Statement::If(_, then, otherwise) => {
-                atomic_names(then, names);
-                atomic_names(otherwise, names);
-            }
-            Statement::For(For { body, .. }) | Statement::While(_, body) | Statement::Scope(body) => {
-                atomic_names(body, names);
-            }
-            _ => {}
-        }
-    }
-}
-
 impl<'a> Emitter<'a> {
-    fn new(kernel: &'a Kernel, atomic_memory: bool) -> Emitter<'a> {
+    fn new(kernel: &'a Kernel, subgroup: u32, memory: Memory) -> Emitter<'a> {
         let mut atomic_shared = vec![];
-        atomic_names(&kernel.body, &mut atomic_shared);
+        each_statement(&kernel.body, &mut |s| {
+            if let Statement::Atomic { name, .. } = s {
+                atomic_shared.push(name.clone());
+            }
+        });
+        let mut loads_shared = false;
+        each_statement(&kernel.body, &mut |s| loads_shared |= matches!(s, Statement::Do(Action::LoadShared { .. })));
+        let mut overlaid = vec![];
+        each_statement(&kernel.body, &mut |s| {
+            if let Statement::SharedPart { of, .. } = s {
+                overlaid.push(of.clone());
+            }
+        });
         Emitter {
             kernel,
+            subgroup,
             out: String::new(),
             globals: BTreeMap::new(),
             scopes: Scopes::default(),
+            pools: vec![],
+            shared_groups: 0,
             atomic_shared,
-            atomic_memory,
+            overlaid,
+            loads_shared,
+            unrolling: Unrolling::new(&kernel.body),
+            memory,
             needs_atomic_memory: false,
             made: 0,
             refusal: None,
@@ -142,6 +174,13 @@ impl<'a> Emitter<'a> {
         self.statements(&kernel.body);
         self.scopes.close();
         let body = std::mem::take(&mut self.out);
+        for Pool { global, element, elements, vectors, .. } in &self.pools {
+            let text = match vectors {
+                true => format!("var<workgroup> {global}: array<vec4<{element}>, {}>;", elements.div_ceil(4)),
+                false => format!("var<workgroup> {global}: array<{element}, {elements}>;"),
+            };
+            self.globals.insert(global.clone(), text);
+        }
         let words = kernel.params.words();
         let blocks = self.low_word(words);
         // Workgroups of a launch are in rows of 65,535.
@@ -155,6 +194,9 @@ impl<'a> Emitter<'a> {
         let mut text = MEMORY.to_string();
         for word in memory_words(&own) {
             let _ = write!(text, " {word}");
+        }
+        if self.memory == Memory::Vectors {
+            let _ = write!(text, "\n{VECTORS}");
         }
         let arguments = (words + 1).div_ceil(2);
         let _ = write!(

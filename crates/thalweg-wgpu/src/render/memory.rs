@@ -1,5 +1,6 @@
 //! Loads, stores and atomic updates of global memory, by functions for each argument with an address.
 
+use super::binding::{Memory, is_of_vectors};
 use super::kernel::Emitter;
 use super::scope::Symbol;
 use super::types::{from_bits, size, to_bits};
@@ -12,6 +13,20 @@ pub struct ElementAddress {
     pub word: usize,
     pub ty: Type,
     pub index: String,
+}
+
+/// Raw bits of an element of a vector of 16 bytes.
+fn of_vector(vector: &str, ty: Type, lane: u32) -> String {
+    const WORDS: [&str; 4] = ["x", "y", "z", "w"];
+    match size(ty) as u32 {
+        8 => format!("word_u64({vector}.{})", ["xy", "zw"][lane as usize]),
+        4 => format!("{vector}.{}", WORDS[lane as usize]),
+        bytes => {
+            let (of_word, bits) = (4 / bytes, 8 * bytes);
+            let word = WORDS[(lane / of_word) as usize];
+            format!("(({vector}.{word} >> {}u) & {}u)", bits * (lane % of_word), u32::MAX >> (32 - bits))
+        }
+    }
 }
 
 impl Emitter<'_> {
@@ -65,6 +80,18 @@ impl Emitter<'_> {
 
     /// Prints the load of a vector into registers: whole words where it is narrow.
     pub fn load_vector(&mut self, to: &str, lanes: u32, place: &ElementAddress) {
+        if self.memory == Memory::Vectors && is_of_vectors(lanes, place.ty) {
+            let (per, first) = self.vectors_of(place);
+            for lane in 0..lanes {
+                let (n, within) = (lane / per, lane % per);
+                if within == 0 {
+                    let _ = writeln!(self.out, "let {first}_{n} = memory_{}[{first} + {n}u];", place.word);
+                }
+                let value = from_bits(place.ty, &of_vector(&format!("{first}_{n}"), place.ty, within));
+                let _ = writeln!(self.out, "{to}[{lane}] = {value};");
+            }
+            return;
+        }
         let (per, first) = self.words_of(lanes, place);
         for lane in 0..lanes {
             let value = match per {
@@ -86,6 +113,32 @@ impl Emitter<'_> {
 
     /// Prints the store of a vector from registers: whole words where it is narrow.
     pub fn store_vector(&mut self, from: &str, lanes: u32, place: &ElementAddress) {
+        if self.memory == Memory::Vectors && is_of_vectors(lanes, place.ty) {
+            let (per, first) = self.vectors_of(place);
+            for n in 0..lanes / per {
+                let raw = |lane: u32| to_bits(place.ty, &format!("{from}[{}]", n * per + lane));
+                let words: Vec<String> = match size(place.ty) {
+                    8 => {
+                        let halves = self.fresh("halves");
+                        for half in 0..2 {
+                            let _ = writeln!(self.out, "let {halves}_{half} = halves_of({});", raw(half));
+                        }
+                        vec![format!("{halves}_0, {halves}_1")]
+                    }
+                    bytes => {
+                        let of_word = 4 / bytes as u32;
+                        let part =
+                            |word: u32, m: u32| format!("({} << {}u)", raw(word * of_word + m), 8 * bytes as u32 * m);
+                        let word = |word| {
+                            (1..of_word).fold(raw(word * of_word), |all, m| format!("{all} | {}", part(word, m)))
+                        };
+                        (0..4).map(word).collect()
+                    }
+                };
+                let _ = writeln!(self.out, "memory_{}[{first} + {n}u] = vec4<u32>({});", place.word, words.join(", "));
+            }
+            return;
+        }
         let (per, first) = self.words_of(lanes, place);
         for lane in (0..lanes).step_by(per as usize) {
             if per == 1 {
@@ -117,18 +170,27 @@ impl Emitter<'_> {
         (per, first)
     }
 
+    /// Number of elements per vector of 16 bytes, and a variable with the index of the first vector in its chunk.
+    fn vectors_of(&mut self, place: &ElementAddress) -> (u32, String) {
+        let (per, first) = (16 / size(place.ty) as u32, self.fresh("q"));
+        let _ = writeln!(self.out, "let {first} = u32({}) / {per}u;", place.index);
+        (per, first)
+    }
+
     /// Text of a word of memory.
     fn memory(&self, word: usize, index: &str) -> String {
-        match self.atomic_memory {
-            true => format!("atomicLoad(&memory_{word}[{index}])"),
-            false => format!("memory_{word}[{index}]"),
+        match self.memory {
+            Memory::Atomic => format!("atomicLoad(&memory_{word}[{index}])"),
+            Memory::Words => format!("memory_{word}[{index}]"),
+            Memory::Vectors => format!("memory_{word}[({index}) / 4u][({index}) % 4u]"),
         }
     }
 
     fn set_memory(&self, word: usize, index: &str, value: &str) -> String {
-        match self.atomic_memory {
-            true => format!("atomicStore(&memory_{word}[{index}], {value});"),
-            false => format!("memory_{word}[{index}] = {value};"),
+        match self.memory {
+            Memory::Atomic => format!("atomicStore(&memory_{word}[{index}], {value});"),
+            Memory::Words => format!("memory_{word}[{index}] = {value};"),
+            Memory::Vectors => format!("memory_{word}[({index}) / 4u][({index}) % 4u] = {value};"),
         }
     }
 

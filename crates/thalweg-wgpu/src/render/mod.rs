@@ -5,10 +5,12 @@
 //!
 //! * `kernel`: a whole source. `statements`, `expressions`, `memory`, `routines`: its parts.
 //! * `types`, `elements`, `monoid`: dtypes, elementwise operations, combine operations of folds and scans.
+//! * `binding`: the type by which memory is bound. `unrolling`: loops that are written out.
 //! * `functions`: the prelude, of which a source has the functions that it calls.
 //!
 //! A kernel that WGSL cannot express becomes a source that the driver refuses to compile, with the reason.
 
+mod binding;
 mod elements;
 mod expressions;
 pub mod functions;
@@ -19,6 +21,7 @@ mod routines;
 mod scope;
 mod statements;
 pub mod types;
+mod unrolling;
 
 use crate::driver::REFUSED;
 use elements::is_native;
@@ -29,7 +32,10 @@ use thalweg_ir::{DType, ElementOp};
 
 /// Printer of WGSL.
 #[derive(Debug)]
-pub struct WgslPrinter;
+pub struct WgslPrinter {
+    /// Threads of a subgroup; 1 where subgroups are not used.
+    pub subgroup: u32,
+}
 
 impl Printer for WgslPrinter {
     fn prelude(&self) -> &'static str {
@@ -37,7 +43,7 @@ impl Printer for WgslPrinter {
     }
 
     fn source(&self, of: &Skeleton) -> Source {
-        let own = program(of).and_then(|kernel| kernel::source(&kernel));
+        let own = program(of).and_then(|kernel| kernel::source(&kernel, self.subgroup));
         let own = own.unwrap_or_else(|why| format!("{REFUSED}{} on wgpu: {why}\n", of.about()));
         Source { options: "", own }
     }

@@ -42,6 +42,13 @@ fn smaller_f32(x: f32, y: f32) -> f32 {
   return select(least, bits_f32(0x7fc00000u), is_nan(x) | is_nan(y));
 }
 
+// x - x and x / x.
+fn no_difference_f32(x: f32) -> f32 { return select(bits_f32(0x7fc00000u), 0.0, is_finite(x)); }
+
+fn unit_quotient_f32(x: f32) -> f32 {
+  return select(bits_f32(0x7fc00000u), 1.0, is_finite(x) & ((bitcast<u32>(x) & 0x7fffffffu) != 0u));
+}
+
 fn relu_f32(x: f32) -> f32 { return select(x, 0.0, (order_of(x) <= 0i) & !is_nan(x)); }
 
 fn sign_f32(x: f32) -> f32 {
@@ -164,6 +171,17 @@ fn to_i64(x: f32) -> i64 {
 fn word_u64(word: vec2<u32>) -> u64 { return u64(word.x) | (u64(word.y) << 32u); }
 
 fn halves_of(x: u64) -> vec2<u32> { return vec2<u32>(u32(x & u64(0xffffffffu)), u32(x >> 32u)); }
+
+// Values of other threads of the subgroup.
+fn shuffled_u64(x: u64, lane: u32) -> u64 {
+  let halves = halves_of(x);
+  return word_u64(vec2<u32>(subgroupShuffle(halves.x, lane), subgroupShuffle(halves.y, lane)));
+}
+
+fn shuffled_xor_u64(x: u64, offset: u32) -> u64 {
+  let halves = halves_of(x);
+  return word_u64(vec2<u32>(subgroupShuffleXor(halves.x, offset), subgroupShuffleXor(halves.y, offset)));
+}
 
 // Comparisons of integers. Those of 64 bits are by halves: Mesa 22.3 compares an i64 that was an i32 with a constant as if
 // it were larger.

@@ -1,12 +1,26 @@
-//! Routines: folds over lanes and threads, shuffles, ballots. Threads of a warp exchange values through workgroup memory,
-//! since a subgroup's size is the adapter's own, and all threads of a block take part.
+//! Routines: folds over lanes and threads, shuffles, ballots. Threads of a warp exchange values by subgroup operations
+//! where a subgroup has that many threads, else through workgroup memory, and all threads of a block take part.
 
 use super::kernel::Emitter;
 use super::monoid::name;
 use super::scope::Symbol;
-use super::types::{cast, constant};
+use super::types::{cast, constant, wrapped};
+use std::fmt::Write;
 use thalweg_gpu::ir::{Definition, Expr, Routine, Shuffle, Type};
 use thalweg_ir::{DType, Monoid};
+
+/// Threads of a warp, which families count on.
+const WARP: u32 = 32;
+
+/// Text of `y` of the thread whose number differs by one bit within its subgroup.
+fn shuffled_xor(ty: &str, offset: u32) -> String {
+    match ty {
+        "bool" => format!("(subgroupShuffleXor(u32(y), {offset}u) != 0u)"),
+        "u64" => format!("shuffled_xor_u64(y, {offset}u)"),
+        "i64" => format!("i64(shuffled_xor_u64(u64(y), {offset}u))"),
+        _ => format!("subgroupShuffleXor(y, {offset}u)"),
+    }
+}
 
 impl Emitter<'_> {
     /// Prints the call of a routine that has a result.
@@ -23,27 +37,22 @@ impl Emitter<'_> {
                 let warps = u32::from(group) / 32;
                 format!("{}({list}[own_thread % {warps}u])", self.fold_threads(op, dtype, warps))
             }
-            Routine::FirstLane(dtype) => {
-                let shuffled = self.shuffled(Type::Held(dtype));
-                format!("{shuffled}({list}, own_thread & ~31u)")
-            }
+            Routine::FirstLane(dtype) => self.shuffle(Type::Held(dtype), &list, "own_thread & ~31u"),
             Routine::Shuffle(from, ty) => {
-                let shuffled = self.shuffled(ty);
                 let (x, n) = (&all[0], &all[1]);
-                match from {
-                    Shuffle::From => format!("{shuffled}({x}, (own_thread & ~31u) | ({n} & 31u))"),
-                    Shuffle::Up => {
-                        format!("{shuffled}({x}, own_thread - select(0u, {n}, (own_thread & 31u) >= {n}))")
-                    }
-                    Shuffle::Xor => format!("{shuffled}({x}, own_thread ^ {n})"),
-                }
+                let thread = match from {
+                    Shuffle::From => format!("(own_thread & ~31u) | ({n} & 31u)"),
+                    Shuffle::Up => format!("own_thread - select(0u, {n}, (own_thread & 31u) >= {n})"),
+                    Shuffle::Xor => format!("own_thread ^ {n}"),
+                };
+                self.shuffle(ty, x, &thread)
             }
-            Routine::Ballot => format!("{}({list})", self.ballot()),
-            Routine::AnyOfWarp => format!("({}({list}) != 0u)", self.ballot()),
+            Routine::Ballot => self.ballot(&list),
+            Routine::AnyOfWarp => format!("({} != 0u)", self.ballot(&list)),
             Routine::AnyOfBlock => format!("{}({list})", self.any_of_block()),
             Routine::Ones => format!("countOneBits({list})"),
             Routine::Bits => format!("bitcast<u32>({list})"),
-            Routine::MultiplyAdd(_) => format!("({} * {} + {})", all[0], all[1], all[2]),
+            Routine::MultiplyAdd(dtype) => wrapped(dtype, &format!("({} * {} + {})", all[0], all[1], all[2])),
             Routine::PowerOfTwo => format!("exp2_f32({list})"),
             Routine::Pair(dtype) => {
                 let narrow = if dtype == DType::F16 { "f16" } else { "bf16" };
@@ -109,28 +118,49 @@ impl Emitter<'_> {
 
     /// Name of the function that reduces over groups of this many threads. All get the result.
     fn fold_threads(&mut self, op: Monoid, dtype: DType, group: u32) -> String {
-        self.fold_steps(format!("fold_threads{group}_{}", name(op, dtype)), op, dtype, |x| {
-            format!("for (var o = {}u; o > 0u; o = o / 2u) {{ {x} }}", group / 2)
-        })
+        let offsets = (0..group.ilog2()).rev().map(|bit| 1 << bit).collect();
+        self.fold_steps(format!("fold_threads{group}_{}", name(op, dtype)), op, dtype, offsets)
     }
 
     /// Name of the function that reduces over the threads of a warp that are `wide` threads apart.
     pub fn fold_points(&mut self, op: Monoid, dtype: DType, wide: u16) -> String {
-        self.fold_steps(format!("fold_points{wide}_{}", name(op, dtype)), op, dtype, |x| {
-            format!("for (var o = {wide}u; o < 32u; o = o * 2u) {{ {x} }}")
-        })
+        let offsets = (wide.ilog2()..5).map(|bit| 1 << bit).collect();
+        self.fold_steps(format!("fold_points{wide}_{}", name(op, dtype)), op, dtype, offsets)
     }
 
-    /// Defines a function that combines each thread's value with those of the threads whose numbers differ in one bit.
-    fn fold_steps(&mut self, own: String, op: Monoid, dtype: DType, steps: impl Fn(&str) -> String) -> String {
-        let (shuffled, ty) = (self.shuffled(Type::Held(dtype)), self.type_name(Type::Held(dtype)));
-        let steps = steps(&format!("y = {}(y, {shuffled}(y, own_thread ^ o));", name(op, dtype)));
-        self.globals
-            .insert(own.clone(), format!("fn {own}(x: {ty}) -> {ty} {{\n  var y = x;\n  {steps}\n  return y;\n}}"));
+    /// Defines a function that combines each thread's value with those of the threads whose numbers differ in one bit,
+    /// for each of these bits: within a subgroup by a shuffle, else through workgroup memory.
+    fn fold_steps(&mut self, own: String, op: Monoid, dtype: DType, offsets: Vec<u32>) -> String {
+        let held = Type::Held(dtype);
+        let (ty, combine) = (self.type_name(held), name(op, dtype));
+        let mut steps = String::new();
+        for offset in offsets {
+            let other = match offset < self.subgroup {
+                true => shuffled_xor(&ty, offset),
+                false => format!("{}(y, own_thread ^ {offset}u)", self.shuffled(held)),
+            };
+            let _ = writeln!(steps, "  y = {combine}(y, {other});");
+        }
+        self.globals.insert(own.clone(), format!("fn {own}(x: {ty}) -> {ty} {{\n  var y = x;\n{steps}  return y;\n}}"));
         own
     }
 
-    /// Name of the function that returns another thread's value.
+    /// Text of the value that another thread of the warp has.
+    fn shuffle(&mut self, ty: Type, x: &str, thread: &str) -> String {
+        if self.subgroup < WARP {
+            return format!("{}({x}, {thread})", self.shuffled(ty));
+        }
+        // A warp is in one subgroup.
+        let lane = format!("({thread}) & {}u", self.subgroup - 1);
+        match &*self.type_name(ty) {
+            "bool" => format!("(subgroupShuffle(u32({x}), {lane}) != 0u)"),
+            "u64" => format!("shuffled_u64({x}, {lane})"),
+            "i64" => format!("i64(shuffled_u64(u64({x}), {lane}))"),
+            _ => format!("subgroupShuffle({x}, {lane})"),
+        }
+    }
+
+    /// Name of the function that returns another thread's value through workgroup memory.
     fn shuffled(&mut self, ty: Type) -> String {
         let (ty, block) = (self.type_name(ty), self.kernel.block);
         let (own, lanes) = (format!("shuffled_{ty}"), format!("lanes_{ty}"));
@@ -141,14 +171,17 @@ impl Emitter<'_> {
         own
     }
 
-    /// Name of the function that returns a bit for each thread of the warp.
-    fn ballot(&mut self) -> &'static str {
+    /// Text of a number with a bit for each thread of the warp.
+    fn ballot(&mut self, x: &str) -> String {
+        if self.subgroup >= WARP {
+            return format!("subgroupBallot({x})[(own_thread & {}u) / 32u]", self.subgroup - 1);
+        }
         let warps = self.kernel.block.div_ceil(32);
         let text = format!(
             "var<workgroup> ballots: array<atomic<u32>, {warps}>;\nfn ballot(x: bool) -> u32 {{\n  let warp = own_thread / 32u;\n  workgroupBarrier();\n  if own_thread % 32u == 0u {{ atomicStore(&ballots[warp], 0u); }}\n  workgroupBarrier();\n  if x {{ atomicOr(&ballots[warp], 1u << (own_thread % 32u)); }}\n  workgroupBarrier();\n  return atomicLoad(&ballots[warp]);\n}}"
         );
         self.globals.insert("ballot".into(), text);
-        "ballot"
+        format!("ballot({x})")
     }
 
     /// Name of the function that tells whether a condition holds in some thread of the block.

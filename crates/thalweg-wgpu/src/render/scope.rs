@@ -18,7 +18,22 @@ pub enum Symbol {
         ty: Type,
         /// Whether elements are atomic.
         atomic: bool,
+        /// Range of the global variable, where several arrays share it.
+        range: Option<SharedRange>,
     },
+    /// Bytes of workgroup memory that arrays share.
+    SharedBytes(usize),
+}
+
+/// Range of an array in workgroup memory that several arrays share.
+#[derive(Clone, Debug)]
+pub struct SharedRange {
+    /// Index of the first element.
+    pub first: u32,
+    /// Whether the global variable has vectors of four elements.
+    pub vectors: bool,
+    /// Dimensions of the array.
+    pub shape: Vec<u32>,
 }
 
 /// Names in scope, the innermost scope last.

@@ -1,8 +1,8 @@
 //! Statements.
 
-use super::kernel::Emitter;
-use super::scope::{Symbol, spelled};
-use super::types::size;
+use super::kernel::{Emitter, Pool};
+use super::scope::{SharedRange, Symbol, spelled};
+use super::types::{number, size};
 use std::fmt::Write;
 use thalweg_gpu::ir::{Action, Atomic, Expr, For, Name, Statement, Type};
 use thalweg_ir::DType;
@@ -48,8 +48,7 @@ impl Emitter<'_> {
                 self.line(format!("var {}: {ty};", spelled(name)));
             }
             Statement::Shared { name, ty, shape } => self.shared(name, *ty, shape),
-            // Arrays that only share space are apart here.
-            Statement::SharedPart { name, ty, shape, .. } => self.shared(name, *ty, shape),
+            Statement::SharedPart { name, ty, shape, of, at } => self.shared_part(name, (*ty, shape), of, *at),
             Statement::Operand { name, ty, param } | Statement::Constants { name, ty, param } => {
                 self.type_name(*ty);
                 let (low, bytes) = (self.low_word(param.word()), size(self.resolved(*ty)));
@@ -126,6 +125,11 @@ impl Emitter<'_> {
 
     /// Declares an array in workgroup memory, a global variable.
     fn shared(&mut self, name: &str, ty: Type, shape: &[u32]) {
+        if self.overlaid.iter().any(|n| n == name) {
+            self.shared_groups += 1;
+            self.scopes.declare(name, Symbol::SharedBytes(self.shared_groups));
+            return;
+        }
         if shape.is_empty() {
             self.refuse("there is no dynamic workgroup memory");
             return;
@@ -136,7 +140,38 @@ impl Emitter<'_> {
         let element = if atomic { format!("atomic<{element}>") } else { element };
         let array = self.array_type(&element, shape);
         self.globals.insert(global.clone(), format!("var<workgroup> {global}: {array};"));
-        self.scopes.declare(name, Symbol::Shared { global, ty, atomic });
+        self.scopes.declare(name, Symbol::Shared { global, ty, atomic, range: None });
+    }
+
+    /// Declares an array over a range of shared bytes. Arrays of one element type share memory; others are apart.
+    fn shared_part(&mut self, name: &str, (ty, shape): (Type, &[u32]), of: &str, at: u32) {
+        let Some(&Symbol::SharedBytes(group)) = self.scopes.find(of) else {
+            self.refuse(format!("{of} are no shared bytes"));
+            return;
+        };
+        let element = self.type_name(ty);
+        let bytes = size(ty) as u32;
+        let count: u32 = shape.iter().product();
+        let fits = |pool: &&Pool| {
+            pool.group == group
+                && pool.element == element
+                && at >= pool.begin
+                && (at - pool.begin).is_multiple_of(bytes)
+        };
+        if self.atomic_shared.iter().any(|n| n == name) {
+            return self.shared(name, ty, shape);
+        }
+        if !self.pools.iter().any(|pool| fits(&pool)) {
+            let global = self.fresh("shared");
+            let vectors = self.loads_shared && element == "f32";
+            self.pools.push(Pool { group, element: element.clone(), global, begin: at, elements: 0, vectors });
+        }
+        let Some(pool) = self.pools.iter_mut().find(|pool| fits(&&**pool)) else { return };
+        let first = (at - pool.begin) / bytes;
+        pool.elements = pool.elements.max(first + count);
+        let (global, range) =
+            (pool.global.clone(), Some(SharedRange { first, vectors: pool.vectors, shape: shape.to_vec() }));
+        self.scopes.declare(name, Symbol::Shared { global, ty, atomic: false, range });
     }
 
     /// Prints a function of an index. It sees kernel arguments only.
@@ -183,6 +218,17 @@ impl Emitter<'_> {
 
     fn looped(&mut self, turns: &For) {
         let For { name, ty, from, below, step, body, .. } = turns;
+        if let Some(values) = self.unrolling.values(turns) {
+            for value in values {
+                self.scopes.open();
+                let value = number(value, *ty);
+                self.line(format!("{{\nlet {} = {value};", spelled(name)));
+                self.statements(body);
+                self.line("}".into());
+                self.scopes.close();
+            }
+            return;
+        }
         let (from, ty, name) = (self.expr(from), self.type_name(*ty), spelled(name));
         let saved = std::mem::take(&mut self.out);
         let [below, step] = [below, step].map(|e| self.expr(e));
@@ -195,6 +241,24 @@ impl Emitter<'_> {
         let _ = write!(self.out, "for (var {name}: {ty} = {from}; {goes_on}; {name} += {step}) ");
         self.block(body);
         self.out.push('\n');
+    }
+
+    /// Prints the load of four neighbouring elements of workgroup memory.
+    fn load_shared(&mut self, to: &(Name, Vec<Expr>), (from, at): &(Name, Expr)) {
+        let Some((to, _)) = self.vector(to) else { return };
+        if let Some(Symbol::Shared { global, range: Some(SharedRange { first, vectors: true, .. }), .. }) =
+            self.scopes.find(from)
+        {
+            let (global, first, own) = (global.clone(), *first, self.fresh("four"));
+            let at = self.subscript(&at.clone().to(Type::U32));
+            self.line(format!("let {own} = {global}[({first}u + {at}) / 4u];"));
+            ["x", "y", "z", "w"].iter().enumerate().for_each(|(n, c)| self.line(format!("{to}[{n}] = {own}.{c};")));
+            return;
+        }
+        for n in 0..4 {
+            let element = self.element_place(from, &[at.clone() + Expr::Number(n, at.ty())]);
+            self.line(format!("{to}[{n}] = {element};"));
+        }
     }
 
     fn atomic(&mut self, op: Atomic, (name, at): (&str, &Expr), value: &Expr, before: Option<&Name>) {
@@ -225,6 +289,7 @@ impl Emitter<'_> {
                 let call = self.fold_points(*monoid, *dtype, *wide);
                 (0..lanes).for_each(|v| self.line(format!("{text}[{v}] = {call}({text}[{v}]);")));
             }
+            Action::LoadShared { to, from } => self.load_shared(to, from),
             Action::Scan { .. } | Action::Push { .. } | Action::FoldBlocks { .. } => {
                 self.refuse("rows are not scanned in registers, and blocks exchange nothing");
             }

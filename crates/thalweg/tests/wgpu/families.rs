@@ -75,6 +75,10 @@ fn nan_stays_nan() {
     agrees(0.0, || with_nan().clamp(-1.0, 1.0));
     agrees(1e-6, || with_nan().exp());
     agrees(0.0, || with_nan().max(..));
+    agrees(0.0, || {
+        let x = with_nan();
+        Tensor::cat(&[&x - &x, &x / &x], 0)
+    });
     equals(|| with_nan().eq(with_nan()));
     equals(|| with_nan().ne(with_nan()));
     equals(|| with_nan().is_nan());
@@ -153,6 +157,15 @@ fn random_numbers_are_those_of_the_cpu() {
         thalweg::manual_seed(9);
         Tensor::randn([999])
     });
+    // A single number, of which everything but the seed is known.
+    agrees(1e-3, || {
+        thalweg::manual_seed(3);
+        Tensor::rand([1]).cast(DType::F16)
+    });
+    agrees(2e-5, || {
+        thalweg::manual_seed(4);
+        Tensor::randn([1, 8]).softmax(1)
+    });
 }
 
 #[test]
@@ -168,6 +181,30 @@ fn products() {
     agrees(1e-4, || {
         let scores = (heads(33).matmul(&heads(40).transpose(2, 3)) * 0.25).softmax(3);
         scores.matmul(&heads(40))
+    });
+}
+
+#[test]
+fn long_rows_are_divided_among_workgroups() {
+    // Sizes at which a row has several chunks, whole and not.
+    for n in [1 << 20, 700_001] {
+        let x = move || floats(&[n]);
+        agrees(1e-4, || x().sum(..) / n as f64);
+        agrees(0.0, || x().max(..));
+        agrees(1e-4, || x().var(..));
+        agrees(1e-5, || (x() * 2.0).softmax(0) * n as f64);
+        equals(|| x().argmax(0));
+        equals(|| (x() * 50.0).cast(DType::I64).sum(..));
+        agrees(1e-4, || x().cast(DType::BF16).cast(DType::F32).mean(..));
+    }
+    for shape in [[200_000, 3], [100_000, 8]] {
+        agrees(1e-4, || floats(&shape).mean(0));
+        agrees(0.0, || floats(&shape).min(0));
+        agrees(1e-4, || floats(&shape) - floats(&shape).mean(0));
+    }
+    agrees(1e-4, || {
+        let x = floats(&[1, 300_000]);
+        (&x - x.mean_keepdim(1)) / (x.var_keepdim(1) + 1e-5).sqrt()
     });
 }
 

@@ -2,6 +2,7 @@
 //! with a printed reason, where there is none.
 #![cfg(feature = "wgpu")]
 
+mod contractions;
 mod families;
 
 use thalweg::prelude::*;

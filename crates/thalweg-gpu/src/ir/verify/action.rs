@@ -89,6 +89,11 @@ impl Checker<'_> {
                 self.check(&Expr::Whole(from.clone(), Type::U32))?;
                 self.typed(kept, Type::BOOL)
             }
+            Action::LoadShared { to, from } => {
+                let ty = self.shared(&from.0)?;
+                self.element(&to.0, &to.1, ty, 1)?;
+                self.position(&from.1)
+            }
             Action::Fragments { to, from, .. } => {
                 self.element(&to.0, &to.1, Type::U32, 1)?;
                 self.shared(&from.0)?;

@@ -129,6 +129,7 @@ impl AttentionClass {
             columns,
             passes: 1,
             by: PassThreads::Block(self.threads()),
+            staged: false,
         };
         if self.tma.is_none() {
             return all;

@@ -3,7 +3,6 @@
 //! In: a contraction with its geometry. Out: a [`Plan`] whose operands are the contraction's. The forms:
 //!
 //! * `unfused`: fallback, several launches; every contraction can take it.
-//! * `untiled`: an unfused GEMM as a row kernel, on chips without tiles.
 //! * `gemv`: a product of few rows or columns with its epilogue, as a row kernel that folds terms.
 //! * `library`: an unfused GEMM, by a library.
 //! * `gemm`: a tiled GEMM, one kernel with prologues and epilogue.
@@ -18,7 +17,6 @@ mod cost;
 mod library;
 pub mod params;
 mod unfused;
-mod untiled;
 
 use crate::kernels::attention;
 use crate::kernels::gemm::{self, tma};
@@ -45,9 +43,6 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, target: &dyn Target) -> Re
 
 /// Plans a contraction. Without an epilogue, accumulators are stored in dtype `written`.
 fn plan_writing(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dyn Target) -> Result<Plan, Error> {
-    if !target.chip().capabilities.tiles && c.is_unfused() {
-        return untiled::plan(c, &g.product, written, target);
-    }
     if (!c.is_unfused() || gemv::is_worth_it(&g.product))
         && let Some(plan) = gemv::plan(c, g, written, target)
     {

@@ -22,6 +22,31 @@ pub enum Math {
     Plain,
 }
 
+/// Mode of the copies of operands to shared memory.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Copies {
+    /// Asynchronous copies (`cp.async`), several steps ahead.
+    Async,
+    /// Through registers: elements are loaded before the arithmetic of a step and stored after it. For chips without
+    /// asynchronous copies.
+    Registers {
+        /// Whether offsets of elements take 64 bits.
+        wide: bool,
+    },
+}
+
+/// Split-K: several blocks divide the terms of a tile. Each stores its accumulators in scratch memory, and they are added
+/// in order.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Split {
+    /// One launch: the last block of a tile to finish adds all of them and runs the epilogue.
+    Exchanged,
+    /// First of two launches, for chips whose blocks exchange nothing: accumulators are stored.
+    Stored,
+    /// Second launch: a block for each tile adds the accumulators and runs the epilogue.
+    Added,
+}
+
 /// Tile of the result that a block computes, and its division among warps.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Tile {
@@ -122,15 +147,16 @@ pub struct GemmClass {
     pub math: Math,
     /// Tile of the result that a block computes.
     pub tile: Tile,
+    /// Mode of the copies of A and B.
+    pub copies: Copies,
     /// Number of batch dimensions.
     pub batch: u8,
     /// Load strategies of A and B.
     pub factors: [FactorClass; 2],
     /// Epilogue, and the operand index by which it reads the accumulators.
     pub result: (BodyClass, u16),
-    /// Split-K: several blocks divide the terms of a tile. Each stores its accumulators in scratch memory; the last
-    /// block to finish adds all of them and runs the epilogue.
-    pub split: bool,
+    /// Split-K, if several blocks divide the terms of a tile.
+    pub split: Option<Split>,
 }
 
 impl Math {
@@ -211,6 +237,12 @@ impl GemmClass {
 
     /// Rows of accumulators that are in shared memory at a time in the epilogue.
     fn rows_a_pass(&self) -> u32 {
+        if self.is_staged() {
+            // Accumulators of a pass take no more shared memory than the operands.
+            let row = (self.tile.n + STAGED_PAD) * self.sums.size() as u32;
+            let most = self.stage_bytes() / row;
+            return [64, 32, 16, 8].into_iter().find(|&rows| rows <= most.min(self.tile.m)).unwrap_or(4);
+        }
         match self.math {
             Math::Plain | Math::Warpgroup => self.tile.m.min(64),
             _ => self.tile.m / self.tile.warps[0],
@@ -227,7 +259,18 @@ impl GemmClass {
             columns: self.tile.n,
             passes: self.tile.m / rows,
             by,
+            staged: self.is_staged(),
         }
+    }
+
+    /// Whether operands are copied through registers, instead of asynchronously.
+    pub fn is_staged(&self) -> bool {
+        self.copies != Copies::Async
+    }
+
+    /// Bytes of shared memory of the operands, in all pipeline stages.
+    fn stage_bytes(&self) -> u32 {
+        self.tile.stages * (self.layout(0).all + self.layout(1).all) * self.element_size()
     }
 
     /// Bytes of shared memory of a block.
@@ -238,12 +281,11 @@ impl GemmClass {
     /// Offset in shared memory of the table of a strided operand's terms, after everything else; for `factor` 2 the end
     /// of all tables.
     pub fn table_at(&self, factor: usize) -> u32 {
-        let stages = self.tile.stages * (self.layout(0).all + self.layout(1).all) * self.element_size();
         let tables = self.factors[..factor].iter().map(|f| match f {
             FactorClass::Strided { part, .. } => self.tile.stages * self.tile.k * if part.space.wide { 8 } else { 4 },
             _ => 0,
         });
-        stages.max(self.epilogue().bytes()).next_multiple_of(16) + tables.sum::<u32>()
+        self.stage_bytes().max(self.epilogue().bytes()).next_multiple_of(16) + tables.sum::<u32>()
     }
 }
 
@@ -261,7 +303,15 @@ pub struct EpilogueShape<'a> {
     pub passes: u32,
     /// Threads that run a pass.
     pub by: PassThreads,
+    /// Whether the kernel copies its operands through registers. Its passes are a loop, in which the body is emitted
+    /// once, and their accumulators fit the shared memory of the operands.
+    pub staged: bool,
 }
+
+/// Elements between the rows of accumulators in shared memory, against bank conflicts.
+const PAD: u32 = 8;
+/// Such elements in kernels that copy through registers, so that the pass of a large tile has 32 rows.
+const STAGED_PAD: u32 = 4;
 
 /// Threads that run a pass of the epilogue together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -286,7 +336,7 @@ pub enum PassThreads {
 impl EpilogueShape<'_> {
     /// Pitch of accumulators in shared memory, in elements from row to row.
     pub fn pitch(&self) -> u32 {
-        self.columns + 8
+        self.columns + if self.staged { STAGED_PAD } else { PAD }
     }
 
     /// Bytes of shared memory for the accumulators of a pass: of the block, or of one warp.

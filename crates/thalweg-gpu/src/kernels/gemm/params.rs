@@ -19,7 +19,7 @@ params! {
         /// Kernel arguments of the epilogue's body.
         result: BodyParams = |layout| part(layout, &class.result.0),
         /// Arguments of split-K; `None` if one block computes a tile.
-        split: Option<SplitParams> = optional(class.split, SplitParams::declare),
+        split: Option<SplitParams> = optional(class.split.is_some(), SplitParams::declare),
     }
 }
 

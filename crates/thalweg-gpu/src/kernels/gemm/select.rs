@@ -5,7 +5,7 @@ use crate::kernels::Skeleton;
 use crate::kernels::gemm::params::{
     BatchArguments, CopyArguments, FactorArguments, GemmArguments, ProblemArguments, SplitArguments,
 };
-use crate::kernels::gemm::{BodyClass, FactorClass, GemmClass, Math, Tile};
+use crate::kernels::gemm::{BodyClass, Copies, FactorClass, GemmClass, Math, Split, Tile};
 use crate::kernels::plan::{Draft, Plan, blocks};
 use crate::operands::{BodyArguments, needs as body_needs};
 use crate::params::RuntimeArgument;
@@ -24,6 +24,10 @@ use thalweg_runtime::Error;
 pub const COPY: usize = 16;
 /// Element sizes in bytes of single-element copies for CUDA cores.
 const ELEMENT_COPY_SIZES: [usize; 2] = [4, 8];
+/// Element sizes in bytes of copies for tensor cores.
+pub const NARROW_COPY_SIZES: [usize; 1] = [2];
+/// Element sizes in bytes of copies through registers.
+const STAGED_COPY_SIZES: [usize; 4] = [1, 2, 4, 8];
 /// Maximum number of rows, of columns, and of terms of all steps in flight, of a tile.
 const MAX_TILE_SIDE: usize = 512;
 /// Operand index that stands for accumulators, or for results in shared memory.
@@ -77,6 +81,7 @@ pub fn shape(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> Tile {
     // Few rows and many columns, as a convolution of few channels has.
     let flat = few_rows && is_busy(g.batches() * p.n.div_ceil(256), chip);
     match math(c, chip) {
+        Math::Plain if !chip.capabilities.async_copies => staged(c, g, chip),
         Math::Plain if flat && !wide => Tile { m: 64, n: 256, k: 16, warps: [2, 4], stages: 3, blocks: 2 },
         Math::Tf32 if flat => Tile { m: 64, n: 256, k: 16, warps: [2, 4], stages: 3, blocks: 2 },
         Math::Warpgroup if flat => Tile { m: 64, n: 128, k: 64, warps: [4, 1], stages: 3, blocks: 3 },
@@ -92,6 +97,54 @@ pub fn shape(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> Tile {
     }
 }
 
+/// Number of pipeline stages of tiles whose operands are copied through registers: one is multiplied while the other is
+/// filled.
+const STAGED_BUFFERS: u32 = 2;
+
+/// Sides of tiles whose operands are copied through registers: rows and columns.
+const STAGED_SIDES: [[u32; 2]; 12] = [
+    [128, 128],
+    [128, 64],
+    [64, 128],
+    [64, 256],
+    [64, 64],
+    [128, 32],
+    [32, 128],
+    [32, 32],
+    [128, 16],
+    [16, 128],
+    [64, 16],
+    [16, 64],
+];
+
+/// Time of a load from shared memory, in multiplications: what a tile costs beyond its multiplications.
+const SHARED_LOAD: usize = 2;
+
+/// Tile of a chip without asynchronous copies, with as many terms a step as shared memory holds, up to 16.
+///
+/// Sides are those of the least time: waves of tiles, times multiplications and loads of a thread. Example: 64 columns
+/// of any number of rows take tiles of 128 × 64.
+fn staged(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> Tile {
+    let p = &g.product;
+    // Narrow floats are stored as f32.
+    let size = if c.dtype.size() == 2 && c.dtype.is_float() { 4 } else { c.dtype.size() as u32 };
+    let pad = (COPY as u32 / size).max(1);
+    let of = |[m, n]: [u32; 2], k: u32| Tile { m, n, k, warps: [2, 4], stages: STAGED_BUFFERS, blocks: 2 };
+    // Each thread copies at least one element of either operand in a step.
+    let steps = |[m, n]: [u32; 2]| [16, 8, 4].into_iter().filter(move |k| m.min(n) * k >= 256);
+    let fits = |tile: &Tile| tile.stages * (tile.m + tile.n + 2 * pad) * tile.k * size <= chip.shared;
+    let time = |tile: &Tile| {
+        let (m, n) = (tile.m as usize, tile.n as usize);
+        let tiles = g.batches() * p.m.div_ceil(m) * p.n.div_ceil(n);
+        tiles.div_ceil(chip.multiprocessors as usize) * (m * n / 256 + SHARED_LOAD * (m + n) / 16)
+    };
+    // Accumulators of 8 bytes take twice the registers.
+    let most = if c.accumulator().size() > 4 { 64 * 64 } else { 128 * 128 };
+    let sides = STAGED_SIDES.iter().filter(|[m, n]| m * n <= most);
+    let tiles = sides.filter_map(|&sides| steps(sides).map(|k| of(sides, k)).find(fits));
+    tiles.min_by_key(time).unwrap_or(of([32, 32], 8))
+}
+
 /// Number of blocks that share the terms of a tile (split-K): several if tiles are few and terms many. The number
 /// depends only on sizes and chip, and partial sums are added in order, so results are deterministic.
 pub fn split_k(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> usize {
@@ -99,8 +152,7 @@ pub fn split_k(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> usize {
     let tile = shape(c, g, chip);
     let tiles = g.batches() * p.m.div_ceil(tile.m as usize) * p.n.div_ceil(tile.n as usize);
     let steps = p.k.div_ceil(tile.k as usize);
-    let exchange = chip.capabilities.exchange;
-    if !exchange || c.precision == Precision::Ordered || tiles == 0 || !matches!(c.accumulator().size(), 4 | 8) {
+    if c.precision == Precision::Ordered || tiles == 0 || !matches!(c.accumulator().size(), 4 | 8) {
         return 1;
     }
     let free = chip.multiprocessors as usize / tiles;
@@ -223,6 +275,7 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
         sums: c.accumulator(),
         math,
         tile,
+        copies: copies(p, chip),
         batch: p.batch.len() as u8,
         factors: factors.each_ref().map(|f| match f {
             Factor::Copied { along, .. } => FactorClass::Copied { along: *along },
@@ -230,7 +283,7 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
             Factor::Strided { part, along, .. } => FactorClass::Strided { part: part.class(), along: *along },
         }),
         result: (result.class(), sums_operand(c)),
-        split: shares > 1,
+        split: (shares > 1).then_some(if chip.capabilities.exchange { Split::Exchanged } else { Split::Stored }),
     };
     let tiles = [p.m.div_ceil(tile.m as usize), p.n.div_ceil(tile.n as usize)];
     let batch = p.batch.iter().enumerate().map(|(i, d)| {
@@ -260,7 +313,7 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
     let of_result = result.arguments(&mut plan);
     plan.moved = moved(&factors, &result, g, c, tile);
     let count = tiles[0] * tiles[1] * g.batches();
-    let split = class.split.then(|| {
+    let split = class.split.map(|_| {
         let bytes = count * shares * (tile.m * tile.n) as usize * c.accumulator().size();
         plan.scratch.push(bytes);
         plan.moved += traffic::scratch(bytes as u64);
@@ -281,10 +334,21 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
     };
     let arguments = GemmArguments { problem, batch, factors: of_factors, result: of_result, split };
     let arguments = arguments.fill(&class);
-    let grid = [blocks(count * shares, 1), 1, 1];
     let (block, shared) = (tile.threads(), class.shared());
-    plan.stages.push(Draft::new(Skeleton::Gemm(Box::new(class)), grid, block, shared, arguments));
+    let added = (class.split == Some(Split::Stored)).then(|| GemmClass { split: Some(Split::Added), ..class.clone() });
+    let draft = |class, count: usize, arguments| {
+        Draft::new(Skeleton::Gemm(Box::new(class)), [blocks(count, 1), 1, 1], block, shared, arguments)
+    };
+    let again = added.map(|added| draft(added, count, arguments.clone()));
+    plan.stages.push(draft(class, count * shares, arguments));
+    plan.stages.extend(again);
     Ok(plan)
+}
+
+/// Mode of the copies of operands in memory.
+fn copies(p: &MatmulGeometry, chip: &Chip) -> Copies {
+    let wide = || p.reach.iter().flatten().any(|(_, high)| *high > i32::MAX as usize);
+    if chip.capabilities.async_copies { Copies::Async } else { Copies::Registers { wide: wide() } }
 }
 
 /// Whether elements at these offsets can be copied in vectors of 16 bytes.
@@ -325,6 +389,15 @@ fn factor(
     let size = c.dtype.size();
     let count = if n == 0 { p.m } else { p.n };
     let aligned = |pitch: isize| alignable(batch().chain([first, pitch]), size);
+    let chip = target.chip();
+    // Copies through registers are of single elements of any size.
+    let staged = math == Math::Plain && !chip.capabilities.async_copies;
+    if staged && (term == 1 || p.k == 1) && is_pitch(line) {
+        return Factor::Copied { along: true, operand: first_operand, first, pitch: line };
+    }
+    if staged && (line == 1 || count == 1) && is_pitch(term) {
+        return Factor::Copied { along: false, operand: first_operand, first, pitch: term };
+    }
     let apart = math == Math::Plain && ELEMENT_COPY_SIZES.contains(&size);
     let vectors = math != Math::Plain || ELEMENT_COPY_SIZES.contains(&size);
     if (term == 1 || p.k == 1)
@@ -353,7 +426,7 @@ fn through(
     (body, tiles, lanes, operands, scalar): (&Body, &TileGeometry, usize, Vec<u16>, u16),
     (loaded, target): (bool, &dyn Target),
 ) -> Factor {
-    if !is_strided(c.dtype, math, body, tiles) {
+    if !is_strided(c.dtype, copied_sizes(math, target.chip()), body, tiles) {
         return Factor::Computed { part: LoweredBody::new(body, tiles, lanes, operands, (scalar, target)), loaded };
     }
     let part = LoweredBody::copying(body, tiles, 1, operands);
@@ -370,12 +443,22 @@ fn through(
     Factor::Strided { part, loaded, along }
 }
 
-/// Whether an operand's body only loads by strides, in the dtype that the arithmetic takes.
-pub fn is_strided(dtype: DType, math: Math, body: &Body, tiles: &TileGeometry) -> bool {
+/// Element sizes in bytes of single elements that are copied to shared memory.
+fn copied_sizes(math: Math, chip: &Chip) -> &'static [usize] {
+    match math {
+        Math::Narrow | Math::Warpgroup => &NARROW_COPY_SIZES,
+        _ if chip.capabilities.async_copies => &ELEMENT_COPY_SIZES,
+        _ => &STAGED_COPY_SIZES,
+    }
+}
+
+/// Whether an operand's body only loads by strides, in the dtype that the arithmetic takes and of one of these sizes in
+/// bytes.
+pub fn is_strided(dtype: DType, sizes: &[usize], body: &Body, tiles: &TileGeometry) -> bool {
     let [store] = &body.stores[..] else { return false };
     let Node::Load { access } = body.nodes[store.node.0 as usize] else { return false };
-    let size = if math.is_narrow() { dtype.size() == 2 } else { ELEMENT_COPY_SIZES.contains(&dtype.size()) };
-    size && body.accesses[access as usize].dtype == dtype
+    sizes.contains(&dtype.size())
+        && body.accesses[access as usize].dtype == dtype
         && body.nodes.len() == 1
         && tiles.boxes[0].geometry.accesses.iter().all(|a| a.map.is_none())
 }
@@ -383,7 +466,7 @@ pub fn is_strided(dtype: DType, math: Math, body: &Body, tiles: &TileGeometry) -
 /// Whether operand `n` has a body that only loads by strides, element by element.
 pub fn is_windowed(c: &Contraction, g: &ContractionGeometry, n: usize, chip: &Chip) -> bool {
     let Some((f, tiles)) = c.factors[n].as_deref().zip(g.factors[n].as_deref()) else { return false };
-    matches!(&f.kernel, Kernel::Map(body) if is_strided(c.dtype, math(c, chip), body, tiles))
+    matches!(&f.kernel, Kernel::Map(body) if is_strided(c.dtype, copied_sizes(math(c, chip), chip), body, tiles))
 }
 
 /// Builds a copy body over `[batch…, rows, columns]`, which loads elements of dtype `from` and stores them as `to`.
@@ -501,5 +584,104 @@ impl LoweredBody {
         let mut body = self.body.clone();
         body.accesses.iter_mut().filter(|a| shared.is_some() && a.operand == shared).for_each(|a| a.operand = None);
         traffic::map(&body, &self.geometry.extents, &self.geometry.accesses).read
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::Capabilities;
+
+    /// Chip with the workgroup memory that WebGPU guarantees.
+    fn small() -> Chip {
+        let capabilities = Capabilities {
+            warp_matrix: false,
+            warpgroup_matrix: false,
+            tensor_maps: false,
+            exchange: false,
+            warps: false,
+            async_copies: false,
+            dynamic_shared: false,
+            groups: false,
+            wide_atomics: false,
+        };
+        Chip {
+            name: "small".into(),
+            sm: 0,
+            capabilities,
+            multiprocessors: 16,
+            threads: 2048,
+            registers: 65_536,
+            shared: 16 << 10,
+            l2: 1 << 20,
+            memory: 1 << 30,
+            bandwidth: 50.0,
+            clock: 1.0,
+            arguments: 4096,
+            faults: 16,
+            compiler: String::new(),
+        }
+    }
+
+    #[test]
+    fn tiles_without_asynchronous_copies_fit_the_memory_and_follow_the_shape() {
+        let tile = |dtype: DType, [m, n, k]: [usize; 3]| {
+            let (a, b) = ((0, k as isize, 1), (0, n as isize, 1));
+            let product = MatmulGeometry { batch: vec![], m, n, k, a, b, reach: [None, None] };
+            let geometry = ContractionGeometry::unfused(product);
+            let c = Contraction::unfused(dtype, Precision::Full);
+            let tile = shape(&c, &geometry, &small());
+            let class = GemmClass {
+                dtype,
+                sums: c.accumulator(),
+                math: Math::Plain,
+                tile,
+                copies: Copies::Registers { wide: false },
+                batch: 0,
+                factors: [FactorClass::Copied { along: true }, FactorClass::Copied { along: false }],
+                result: (result(&c, &geometry, dtype, 2, (0, &NoTarget)).class(), 0),
+                split: None,
+            };
+            assert!(class.shared() <= 16 << 10, "{dtype} {m} {n}: {} bytes", class.shared());
+            assert_eq!(tile.threads(), 256);
+            [tile.m, tile.n]
+        };
+        for dtype in [DType::I8, DType::BF16, DType::F32, DType::I64] {
+            for sizes in [[1, 1, 1], [33, 700, 5], [64, 64, 64], [900, 20, 70], [2000, 2000, 100]] {
+                tile(dtype, sizes);
+            }
+        }
+        assert_eq!(tile(DType::F32, [2048, 2048, 64]), [128, 128]);
+        assert_eq!(tile(DType::F32, [4096, 64, 64]), [128, 64]);
+        assert_eq!(tile(DType::F32, [16, 16, 64]), [32, 32]);
+    }
+
+    /// Target of which nothing but operations is asked.
+    struct NoTarget;
+
+    impl Target for NoTarget {
+        fn device(&self) -> &str {
+            "none"
+        }
+
+        fn chip(&self) -> &Chip {
+            unreachable!("no chip is asked for")
+        }
+
+        fn is_native(&self, _: thalweg_ir::ElementOp, _: DType) -> bool {
+            true
+        }
+
+        fn map(&self, _: &crate::maps::TensorMap) -> Option<[u64; crate::maps::MAP_WORDS]> {
+            None
+        }
+
+        fn product(&self, _: &crate::product::Product) -> Option<usize> {
+            None
+        }
+
+        fn convolution(&self, _: &thalweg_ir::Convolution) -> Option<usize> {
+            None
+        }
     }
 }

@@ -85,13 +85,26 @@ impl RowStrategy {
     }
 }
 
+/// Division of a row among several blocks, each of which reduces a chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum RowSplit {
+    /// A block has whole rows.
+    Whole,
+    /// Several blocks divide a row; the last one to finish combines the partial results.
+    Exchanged,
+    /// First of two launches, for chips whose blocks exchange nothing: partial results are stored.
+    Stored,
+    /// Second launch: a block for each tile of rows combines the partial results.
+    Combined,
+}
+
 /// Phase that is a launch of its own, as one of several.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Stage {
     /// Index of the phase.
     pub phase: u8,
-    /// Whether several blocks divide a row (partial results are combined by the last one).
-    pub split: bool,
+    /// Whether several blocks divide a row, and how their partial results are combined.
+    pub split: RowSplit,
     /// Whether the launch also runs the scan after the phase, and the pass after the scan: a chained scan with
     /// decoupled look-back. A block holds a tile of a row in registers and exchanges prefixes with other blocks.
     pub chained: bool,
@@ -132,7 +145,13 @@ impl RowsClass {
 
     /// Whether several blocks divide a row.
     pub fn is_shared(&self) -> bool {
-        self.is_held_by_blocks() || self.stage.is_some_and(|s| s.split || s.chained)
+        let split = |s: Stage| matches!(s.split, RowSplit::Exchanged | RowSplit::Stored);
+        self.is_held_by_blocks() || self.stage.is_some_and(|s| split(s) || s.chained)
+    }
+
+    /// Division of a row among blocks, where a pass is a launch of its own.
+    pub fn split(&self) -> RowSplit {
+        self.stage.map_or(RowSplit::Whole, |s| s.split)
     }
 
     /// Number of vectors per tile of a chained scan; `None` for other kernels.

@@ -26,7 +26,7 @@ pub fn add(
 ) -> Result<(), Error> {
     let (mut next, mut scalars) = (1, 0);
     let mut targets = [RuntimeArgument::Operand(0, 0); 4];
-    let can_count = target.chip().capabilities.tiles && has_atomics(dtype, target.chip());
+    let can_count = target.chip().capabilities.dynamic_shared && has_atomics(dtype, target.chip());
     let counted = can_count && histogram::select::fits(op, dtype, geometry);
     let index = histogram::select::fused(inputs[0].as_deref(), geometry).filter(|_| counted);
     let mut of_index = vec![];

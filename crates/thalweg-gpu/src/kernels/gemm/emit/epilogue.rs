@@ -241,6 +241,7 @@ impl Epilogue<'_> {
             PassThreads::Warp { .. } => ("rolled", "for u: u32 in 0..EACH unroll(AHEAD) { let c = lane + u * THREADS;"),
             PassThreads::Thread { .. } => unreachable!("sums stay in registers"),
         };
+        let unroll = if self.epilogue.staged { "rolled" } else { unroll };
         let passes = format!("for pass: i32 in 0..PASSES {unroll} {{");
         let mut out = self.declared();
         out.push(self.declare_accumulators());

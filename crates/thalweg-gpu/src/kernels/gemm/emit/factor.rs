@@ -3,7 +3,8 @@
 //!
 //! An operand in memory that is contiguous along one of its dimensions is copied asynchronously (`cp.async`), with
 //! several steps in flight. One with strides of more dimensions is copied element by element. Any other is loaded to
-//! registers before the arithmetic of a step and computed after it.
+//! registers before the arithmetic of a step and computed after it. Chips without asynchronous copies copy through
+//! registers (`staged`).
 
 use crate::body::wanted;
 use crate::dsl::Text;
@@ -12,14 +13,16 @@ use crate::emit::loops::Native;
 use crate::emit::nodes::value;
 use crate::ir::{Expr, Routine, Statement, Type};
 use crate::kernels::gemm::emit::part::BodyEmitter;
+use crate::kernels::gemm::emit::staged::Staged;
 use crate::kernels::gemm::emit::strided::Strided;
 use crate::kernels::gemm::emit::{IN_LINES, element_of, lines, of};
 use crate::kernels::gemm::params::{CopyParams, FactorParams, GemmParams};
-use crate::kernels::gemm::{FactorClass, GemmClass, LINE_ELEMENTS, Layout, Math};
+use crate::kernels::gemm::{Copies, FactorClass, GemmClass, LINE_ELEMENTS, Layout, Math};
 
 /// Emitter of an operand (A or B) of a tile.
 pub(super) enum Factor<'a> {
     Copied(Box<Copy>),
+    Staged(Box<Staged<'a>>),
     Strided(Strided<'a>),
     Computed(Computed<'a>),
 }
@@ -34,6 +37,9 @@ impl<'a> Factor<'a> {
         let part = |class, params| BodyEmitter { class, params, fault, tag: TAGS[number], native };
         match (&class.factors[number], &params.factors[number]) {
             (FactorClass::Copied { along }, FactorParams::Copied(own)) => {
+                if let Copies::Registers { wide } = class.copies {
+                    return Factor::Staged(Box::new(Staged { class, number, along: *along, wide, params: own }));
+                }
                 Factor::Copied(Box::new(copied(class, number, *along, own.clone())))
             }
             (FactorClass::Strided { part: of, along }, FactorParams::Body(own)) => {
@@ -50,6 +56,7 @@ impl<'a> Factor<'a> {
     pub(super) fn declared(&self) -> Vec<Statement> {
         match self {
             Factor::Copied(copy) => copy.declared(),
+            Factor::Staged(staged) => staged.declared(),
             Factor::Strided(strided) => strided.declared(),
             Factor::Computed(computed) => computed.declared(),
         }
@@ -59,6 +66,7 @@ impl<'a> Factor<'a> {
     pub(super) fn early(&self, step: Expr, slot: Expr) -> Vec<Statement> {
         vec![Statement::Scope(match self {
             Factor::Copied(copy) => copy.step(step, slot),
+            Factor::Staged(staged) => staged.fetch(step),
             Factor::Strided(strided) => strided.early(step, slot),
             Factor::Computed(computed) => computed.fetch(step),
         })]
@@ -68,6 +76,7 @@ impl<'a> Factor<'a> {
     pub(super) fn late(&self, slot: Expr) -> Vec<Statement> {
         let all = match self {
             Factor::Copied(_) => vec![],
+            Factor::Staged(staged) => staged.put(slot),
             Factor::Strided(strided) => strided.late(slot),
             Factor::Computed(computed) => computed.put(slot),
         };
@@ -78,7 +87,7 @@ impl<'a> Factor<'a> {
     pub(super) fn prepare(&self, step: Expr, slot: Expr) -> Vec<Statement> {
         match self {
             Factor::Strided(strided) => vec![Statement::Scope(strided.terms(step, slot))],
-            Factor::Copied(_) | Factor::Computed(_) => vec![],
+            Factor::Copied(_) | Factor::Staged(_) | Factor::Computed(_) => vec![],
         }
     }
 }

@@ -4,13 +4,14 @@
 //!
 //! In: a [`GemmClass`]. Out: a program. Nothing here knows sizes; `gemm::select` chooses the class of a contraction.
 //!
-//! * `factor`: copies or computes an operand into shared memory; `strided`: an operand with more dimensions than a
-//!   matrix. `multiply`: the arithmetic. `epilogue`: the epilogue. `part`: bodies of prologues and epilogue.
+//! * `factor`: copies or computes an operand into shared memory; `staged`: copies through registers; `strided`: an
+//!   operand with more dimensions than a matrix. `multiply`: the arithmetic. `epilogue`: the epilogue. `part`: bodies of prologues and epilogue.
 
 pub mod epilogue;
 pub mod factor;
 mod multiply;
 pub mod part;
+mod staged;
 mod strided;
 
 use crate::dsl::Text;
@@ -18,7 +19,7 @@ use crate::emit::loops::Native;
 use crate::ir::{Action, Expr, For, Kernel, Layout, Name, Statement, Type, Unroll};
 use crate::kernels::gemm::emit::factor::Factor;
 use crate::kernels::gemm::params::{BatchParams, GemmParams, ProblemParams};
-use crate::kernels::gemm::{GemmClass, Math, Tile};
+use crate::kernels::gemm::{GemmClass, Math, Split, Tile};
 use thalweg_ir::{DType, ElementOp};
 
 /// Element type in shared memory: the memory format where tensor cores take bf16 or f16.
@@ -137,17 +138,21 @@ pub fn kernel(class: &GemmClass, native: Native) -> Kernel {
     let factors = [0, 1].map(|f| Factor::new(class, &params, f, native));
     let tiles = Tiles { class, params: &params, layout: &layout, shape: multiply::shape(class), factors };
     let mut body = tiles.begin();
-    body.extend(tiles.turns());
-    if class.split {
+    if class.split != Some(Split::Added) {
+        body.extend(tiles.turns());
+    }
+    if class.split.is_some() {
         body.extend(tiles.reduce_splits());
     }
-    let epilogue = class.epilogue();
-    body.extend(epilogue::statements(
-        &epilogue,
-        (&params.result, &params.problem.fault),
-        native,
-        multiply::store_accumulators(class),
-    ));
+    if class.split != Some(Split::Stored) {
+        let epilogue = class.epilogue();
+        body.extend(epilogue::statements(
+            &epilogue,
+            (&params.result, &params.problem.fault),
+            native,
+            multiply::store_accumulators(class),
+        ));
+    }
     Kernel {
         name: "contraction",
         block: class.tile.threads(),
@@ -176,7 +181,11 @@ impl Tiles<'_> {
         let class = self.class;
         let Tile { m, n, k, stages, .. } = class.tile;
         let mut out = vec![Statement::Shared { name: "shared".into(), ty: Type::Stored(DType::U8), shape: vec![] }];
-        let text = Text::new().params(self.layout).number("TERMS", k).holds("SPLIT", class.split);
+        let text = Text::new()
+            .params(self.layout)
+            .number("TERMS", k)
+            .holds("SPLIT", matches!(class.split, Some(Split::Exchanged | Split::Stored)))
+            .holds("ADDED", class.split == Some(Split::Added));
         out.extend(text.statements(&[r"
 let m = param rows, n = param columns, k = param terms, t = thread;
 when SPLIT {
@@ -184,17 +193,21 @@ when SPLIT {
     let shares = param split.splits, share = block % shares, own_tile = block / shares;
     let first_step = i32(share * param split.steps), end_step = first_step + i32(param split.steps);
     let steps = min(end_step, i32((k + (TERMS - 1)) / TERMS));
+} else when ADDED {
+    let shares = param split.splits, own_tile = block;
 } else {
     let steps = i32((k + (TERMS - 1)) / TERMS);
 }
 "]));
-        let number = if class.split { Expr::name("own_tile", Type::U32) } else { Expr::Block };
+        let number = if class.split.is_some() { Expr::name("own_tile", Type::U32) } else { Expr::Block };
         out.extend(which_tile(&self.params.problem, number, [m, n]));
         out.extend(batches_of(2, &self.params.batch, Type::I64));
-        let (left, element) = (stages * class.layout(0).all, element_of(class));
-        out.push(shared_part("s0".into(), element, left, 0));
-        out.push(shared_part("s1".into(), element, stages * class.layout(1).all, left * class.element_size()));
-        out.extend(self.factors.iter().flat_map(Factor::declared));
+        if class.split != Some(Split::Added) {
+            let (left, element) = (stages * class.layout(0).all, element_of(class));
+            out.push(shared_part("s0".into(), element, left, 0));
+            out.push(shared_part("s1".into(), element, stages * class.layout(1).all, left * class.element_size()));
+            out.extend(self.factors.iter().flat_map(Factor::declared));
+        }
         out.push(Statement::Registers { name: "sum".into(), ty: self.sum(), shape: self.shape.clone() });
         out.extend(self.cleared());
         out
@@ -206,13 +219,14 @@ when SPLIT {
         let stages = class.tile.stages;
         let i32 = |name: &str| Expr::name(name, Type::I32);
         let of_both = |f: &dyn Fn(&Factor) -> Vec<Statement>| factors.iter().flat_map(f).collect::<Vec<_>>();
-        let first = if class.split { i32("first_step") } else { Expr::Number(0, Type::I32) };
-        let first_of = |s: Expr| if class.split { i32("first_step") + s } else { s };
+        let first = if class.split.is_some() { i32("first_step") } else { Expr::Number(0, Type::I32) };
+        let first_of = |s: Expr| if class.split.is_some() { i32("first_step") + s } else { s };
         let prepared = i32("i") + Expr::Number(stages.into(), Type::I32);
         let text = Text::new()
             .number("STAGES", stages)
             .number("BEFORE", stages - 1)
             .number("WAITS", stages - 2)
+            .holds("ASYNC", !class.is_staged())
             .holds("WARPGROUP", class.math == Math::Warpgroup)
             .value("FIRST", first)
             .value("steps", i32("steps"))
@@ -224,30 +238,30 @@ when SPLIT {
         text.statements(&[r"
 for s: i32 in 0..BEFORE unroll {
     if FIRST + s < steps { ahead; }
-    copies_commit;
+    when ASYNC { copies_commit; }
 }
 var from = i32(0), to = i32(BEFORE);
 for i: i32 in FIRST..steps {
-    copies_wait(WAITS);
+    when ASYNC { copies_wait(WAITS); }
     when WARPGROUP { async_fence; }
     barrier;
     let next = i + BEFORE;
     // Warpgroups multiply while the next steps are asked for.
     when WARPGROUP { multiply; }
     if next < steps { loop_ahead; }
-    copies_commit;
+    when ASYNC { copies_commit; }
     when WARPGROUP { warpgroup_wait(0); } else { multiply; }
     if next < steps { loop_behind; }
     prepare;
     from = from + 1 == STAGES ? 0 : from + 1;
     to = to + 1 == STAGES ? 0 : to + 1;
 }
-copies_wait(0);
+when ASYNC { copies_wait(0); }
 "])
     }
 
     /// Emits the split-K reduction: every block stores its partial accumulators in scratch memory, by thread, and the
-    /// last block to finish adds them all in order. The other blocks exit here.
+    /// last block to finish adds them all in order, or a second launch. The other blocks exit here.
     fn reduce_splits(&self) -> Vec<Statement> {
         let (class, ty) = (self.class, self.sum());
         let (threads, all) = (class.tile.threads(), class.sums_of_thread() * class.tile.threads());
@@ -275,6 +289,9 @@ copies_wait(0);
             .ty("Sum", ty)
             .params(self.layout)
             .number("ALL", all)
+            .holds("EXCHANGED", class.split == Some(Split::Exchanged))
+            .holds("STORED", class.split == Some(Split::Stored))
+            .holds("ADDED", class.split == Some(Split::Added))
             .value("t", Expr::name("t", Type::U32))
             .value("shares", Expr::name("shares", Type::U32))
             .value("own_tile", Expr::name("own_tile", Type::U32))
@@ -284,6 +301,7 @@ copies_wait(0);
         text.statements(&[r"
 scratch left: Sum = param split.partials;
 let own = i64(own_tile) * i64(shares) * ALL + i64(t);
+when EXCHANGED {
 leave;
 fence;
 shared last_share: u32[1];
@@ -297,8 +315,11 @@ if t == 0 {
 }
 barrier;
 if last_share[0] == 0 { return; }
-clear;
-for s: u32 in 0..shares { add_share; }
+}
+when STORED { leave; } else {
+    when EXCHANGED { clear; }
+    for s: u32 in 0..shares { add_share; }
+}
 "])
     }
 }

@@ -37,9 +37,18 @@ fn text(class: &GemmClass) -> Text<'static> {
     let Tile { m, n, k, warps, .. } = class.tile;
     let (left, right, dtype) = (class.layout(0), class.layout(1), class.sums);
     let shape = shape(class);
+    // On CUDA cores a thread has up to four neighbouring rows or columns of each range.
+    let own = [m, n].map(|side| (side / COLUMN_THREADS).min(4));
     Text::new()
         .ty("Sum", Type::Held(dtype))
+        .ty("Element", element_of(class))
+        .number("I_VECTORS", (shape[0] / 4).max(1))
+        .number("J_VECTORS", (shape[1] / 4).max(1))
         .number("ACROSS", COLUMN_THREADS)
+        .number("OWN0", own[0])
+        .number("OWN1", own[1])
+        .number("SPAN0", own[0] * COLUMN_THREADS)
+        .number("SPAN1", own[1] * COLUMN_THREADS)
         .number("I", shape[0])
         .number("J", shape[1])
         .number("PAIRS", (shape[1] / 2).max(1))
@@ -68,10 +77,18 @@ fn text(class: &GemmClass) -> Text<'static> {
         .function("tf32", |x| Routine::Bits.of([Routine::Tf32.of(x.to_vec())]))
 }
 
+/// Whether threads load vectors of four elements from shared memory: floats of chips without asynchronous copies, whose
+/// compilers may not see that neighbouring loads are aligned.
+fn loads_vectors(class: &GemmClass) -> bool {
+    let Tile { m, n, .. } = class.tile;
+    class.is_staged() && class.dtype.is_float() && class.element_size() == 4 && m.min(n) >= 4 * COLUMN_THREADS
+}
+
 /// Emits the multiplications of a step.
 pub(super) fn step(class: &GemmClass) -> Vec<Statement> {
     match class.math {
         Math::Warpgroup => warpgroup(class),
+        Math::Plain if loads_vectors(class) => text(class).statements(&[STEP, PLAIN_VECTORS]),
         Math::Plain => text(class).statements(&[STEP, PLAIN]),
         Math::Tf32 => text(class).statements(&[STEP, WARPS, NARROW_F32]),
         Math::Narrow => text(class).statements(&[STEP, WARPS, NARROW]),
@@ -86,10 +103,40 @@ const PLAIN: &str = r"
 for p: u32 in 0..TERMS unroll {
     var x: Sum[I];
     var y: Sum[J];
-    for i: u32 in 0..I unroll { x[i] = Sum(s0[first0 + p * PITCH0 + i / 4 * 64 + t / ACROSS * 4 + i % 4]); }
-    for j: u32 in 0..J unroll { y[j] = Sum(s1[first1 + p * PITCH1 + j / 4 * 64 + t % ACROSS * 4 + j % 4]); }
+    for i: u32 in 0..I unroll { x[i] = Sum(s0[first0 + p * PITCH0 + i / OWN0 * SPAN0 + t / ACROSS * OWN0 + i % OWN0]); }
+    for j: u32 in 0..J unroll { y[j] = Sum(s1[first1 + p * PITCH1 + j / OWN1 * SPAN1 + t % ACROSS * OWN1 + j % OWN1]); }
     for i: u32 in 0..I unroll {
         for j: u32 in 0..J unroll { sum[i][j] = multiply_add(x[i], y[j], sum[i][j]); }
+    }
+}
+";
+
+/// Stores the accumulators of a pass of few rows: those of a range of threads. Indices of registers are
+/// constants, though the pass is none.
+const STAGED_ACCUMULATORS: &str = r"
+for side: u32 in 0..SIDES unroll {
+    if u32(pass) / PASSES == side && t / (ROWS / OWN0 * ACROSS) == u32(pass) % PASSES {
+        for i: u32 in 0..OWN0 unroll {
+            for j: u32 in 0..J unroll {
+                sums[(t / ACROSS * OWN0 % ROWS + i) * PITCH + j / OWN1 * SPAN1 + t % ACROSS * OWN1 + j % OWN1]
+                    = sum[side * OWN0 + i][j];
+            }
+        }
+    }
+}
+";
+
+/// Like `PLAIN`, with loads of vectors. A thread has four neighbouring rows and columns of each range.
+const PLAIN_VECTORS: &str = r"
+for p: u32 in 0..TERMS unroll {
+    var x: Element[I_VECTORS][4];
+    var y: Element[J_VECTORS][4];
+    for i: u32 in 0..I_VECTORS unroll { load_shared(x[i], s0[first0 + p * PITCH0 + i * SPAN0 + t / ACROSS * OWN0]); }
+    for j: u32 in 0..J_VECTORS unroll { load_shared(y[j], s1[first1 + p * PITCH1 + j * SPAN1 + t % ACROSS * OWN1]); }
+    for i: u32 in 0..I unroll {
+        for j: u32 in 0..J unroll {
+            sum[i][j] = multiply_add(Sum(x[i / 4][i % 4]), Sum(y[j / 4][j % 4]), sum[i][j]);
+        }
     }
 }
 ";
@@ -188,6 +235,11 @@ warpgroup_commit;
 
 /// Emits stores of the accumulators of pass `pass` to `sums` in shared memory, from the threads that have them.
 pub(super) fn store_accumulators(class: &GemmClass) -> Vec<Statement> {
+    if class.is_staged() {
+        let (rows, span) = (class.epilogue().rows, class.tile.m.min(4 * COLUMN_THREADS));
+        let text = text(class).number("ROWS", rows).number("SIDES", class.tile.m / span).number("PASSES", span / rows);
+        return text.statements(&[STAGED_ACCUMULATORS]);
+    }
     let high = match class.math {
         Math::Plain => (class.tile.m / COLUMN_THREADS).min(4),
         _ => shape(class)[0],

@@ -10,6 +10,7 @@ use crate::dsl::Text;
 use crate::emit::index::{decompose, offset};
 use crate::ir::{Expr, Statement, Type};
 use crate::kernels::gemm::emit::part::BodyEmitter;
+use crate::kernels::gemm::emit::staged::unpacked;
 use crate::kernels::gemm::emit::{IN_LINES, element_of, lines, of, shared_part};
 use crate::kernels::gemm::{GemmClass, LINE_ELEMENTS, Layout, Math};
 use std::ops::Range;
@@ -71,8 +72,10 @@ impl<'a> Strided<'a> {
         let Layout { along: kept, pitch, all } = self.class.layout(self.number);
         debug_assert!(!self.class.math.is_narrow() || kept == self.along, "neighbours stay neighbours");
         let (index, element) = (self.part.index(), element_of(self.class));
-        let names = ["s", "table", "lines", "place", "batch", "words", "in_words"].map(|name| of(name, self.number));
-        let [s, table, lines, place, batch, words, in_words] = names.each_ref().map(String::as_str);
+        let dtype = self.class.dtype;
+        let names =
+            ["s", "table", "lines", "place", "batch", "words", "in_words", "held"].map(|name| of(name, self.number));
+        let [s, table, lines, place, batch, words, in_words, held] = names.each_ref().map(String::as_str);
         let from = format!("p{}{}", self.part.tag, self.read());
         let terms = self.class.tile.k;
         let text = Text::new()
@@ -102,7 +105,10 @@ impl<'a> Strided<'a> {
             .elements(lines, index)
             .elements(words, Type::U32)
             .elements(in_words, Type::U32)
-            .operand(&from, Type::Stored(self.class.dtype));
+            .elements(held, element)
+            .value("none", Expr::Constant(self.class.dtype, 0))
+            .function("unpacked", move |x| unpacked(dtype, x[0].clone()))
+            .operand(&from, Type::Stored(dtype));
         let template = template.replace('#', &self.number.to_string()).replace("elements[", &format!("{from}["));
         extend(text).statements(&[IN_LINES, COORDINATES, &template])
     }
@@ -131,8 +137,15 @@ impl<'a> Strided<'a> {
             out.push(shared_part(of("in_words", number), Type::U32, stages * self.class.layout(number).all / 2, at));
             out.push(Statement::Registers { name: of("words", number), ty: Type::U32, shape: vec![self.each] });
         }
+        if self.class.is_staged() {
+            out.push(Statement::Registers {
+                name: of("held", number),
+                ty: element_of(self.class),
+                shape: vec![self.each],
+            });
+        }
         let s = || Expr::name("s", Type::I32);
-        let first = if self.class.split { Expr::name("first_step", Type::I32) + s() } else { s() };
+        let first = if self.class.split.is_some() { Expr::name("first_step", Type::I32) + s() } else { s() };
         out.push(Statement::count("s", stages as usize, crate::ir::Unroll::Free, self.terms(first, s())));
         out.push(Statement::Barrier);
         out
@@ -151,7 +164,11 @@ impl<'a> Strided<'a> {
 
     /// Emits the loads (or copies) that a step begins with.
     pub(super) fn early(&self, step: Expr, slot: Expr) -> Vec<Statement> {
-        let template = if self.class.math.is_narrow() { FETCH } else { COPY };
+        let template = match self.class.math.is_narrow() {
+            true => FETCH,
+            false if self.class.is_staged() => HOLD,
+            false => COPY,
+        };
         let dtype = self.class.dtype;
         let raw =
             move |x: &[Expr]| Expr::Bitcast(dtype, DType::U16, Box::new(Expr::Unpack(dtype, Box::new(x[0].clone()))));
@@ -160,10 +177,12 @@ impl<'a> Strided<'a> {
 
     /// Emits the stores of a step's elements to shared memory, after their loads have arrived.
     pub(super) fn late(&self, slot: Expr) -> Vec<Statement> {
-        if !self.class.math.is_narrow() {
-            return vec![];
-        }
-        self.text(PUT, |text| text.value("slot", slot))
+        let template = match self.class.math.is_narrow() {
+            true => PUT,
+            false if self.class.is_staged() => PUT_HELD,
+            false => return vec![],
+        };
+        self.text(template, |text| text.value("slot", slot))
     }
 }
 
@@ -229,4 +248,18 @@ if (step + 1) * TERMS <= i32(k) {
 
 const PUT: &str = r"
 for u: u32 in 0..EACH unroll { in_words#[to_of(slot, u) / 2] = words#[u]; }
+";
+
+/// DSL text that loads single elements to registers, where copies are not asynchronous.
+const HOLD: &str = r"
+fn line_at(u) = ALONG ? lines#[u] : lines#[0];
+for u: u32 in 0..EACH unroll {
+    let term = table#[u32(slot) * TERMS + term_of(u, 0)];
+    let raw = elements[term != nowhere ? line_at(u) + term : 0];
+    held#[u] = term != nowhere ? unpacked(raw) : none;
+}
+";
+
+const PUT_HELD: &str = r"
+for u: u32 in 0..EACH unroll { s#[to_of(slot, u)] = held#[u]; }
 ";

@@ -103,6 +103,7 @@ impl TmaGemmClass {
                 columns,
                 passes: self.rows() / 8 * across / 4,
                 by: PassThreads::Thread { across },
+                staged: false,
             };
         }
         // With teams of two warpgroups a thread has half the registers, and the epilogue's loads wait in them.
@@ -110,7 +111,7 @@ impl TmaGemmClass {
         let columns = if self.tile.team == 1 || alone { 64 } else { 32 };
         let across = self.tile.n / columns;
         let by = PassThreads::Warp { at: self.sums_at(), across };
-        EpilogueShape { result, sums, rows: 16, columns, passes: self.rows() / 64 * across, by }
+        EpilogueShape { result, sums, rows: 16, columns, passes: self.rows() / 64 * across, by, staged: false }
     }
 
     /// Offset in bytes of the mbarriers in shared memory.

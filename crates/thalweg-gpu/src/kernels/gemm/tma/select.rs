@@ -13,7 +13,9 @@ use crate::body::is_harmless;
 use crate::kernels::Skeleton;
 use crate::kernels::gemm::Math;
 use crate::kernels::gemm::params::{BatchArguments, ProblemArguments};
-use crate::kernels::gemm::select::{LoweredBody, factor_strides, is_counted, is_strided, math, result, sums_operand};
+use crate::kernels::gemm::select::{
+    LoweredBody, NARROW_COPY_SIZES, factor_strides, is_counted, is_strided, math, result, sums_operand,
+};
 use crate::kernels::gemm::tma::params::{FactorDimsArguments, TmaGemmArguments};
 use crate::kernels::gemm::tma::{TERMS, TmaFactor, TmaGemmClass, TmaTile};
 use crate::kernels::plan::{Draft, Plan};
@@ -70,7 +72,7 @@ impl Factor {
         let p = &g.product;
         if let Some((f, tiles)) = c.factors[n].as_deref().zip(g.factors[n].as_deref()) {
             let Kernel::Map(body) = &f.kernel else { return None };
-            if f.inner.is_some() || tiles.boxes.len() != 1 || !is_strided(c.dtype, Math::Warpgroup, body, tiles) {
+            if f.inner.is_some() || tiles.boxes.len() != 1 || !is_strided(c.dtype, &NARROW_COPY_SIZES, body, tiles) {
                 return None;
             }
             let part = LoweredBody::copying(body, tiles, 1, vec![]);

@@ -3,8 +3,8 @@
 use crate::body::{Wanted, gathers, wanted};
 use crate::emit::index::decompose;
 use crate::ir::{Expr, Statement, Type};
-use crate::kernels::reduce::RowStrategy;
 use crate::kernels::reduce::emit::{Rows, live, number};
+use crate::kernels::reduce::{RowSplit, RowStrategy};
 
 impl Rows<'_> {
     /// Flags for all accesses and buffers: whether the kernel uses each.
@@ -82,6 +82,9 @@ impl Rows<'_> {
         let t = self.t;
         let set = |name: &str, value: Expr| Statement::Let(name.into(), value);
         if !self.class.is_shared() {
+            if self.class.split() == RowSplit::Combined {
+                out.push(set("chunks", self.params.chunks_or_extent.read(Type::U32)));
+            }
             out.push(set("begin", number(0, t)));
             out.push(set("stop", self.place("n")));
             return Expr::Block;

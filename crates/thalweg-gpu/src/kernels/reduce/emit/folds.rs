@@ -6,7 +6,7 @@
 
 use crate::ir::{Action, Atomic, Expr, For, Name, Routine, Statement, Type, Unroll};
 use crate::kernels::reduce::emit::{Rows, lane, lanes, live, number, thread, value_name};
-use crate::kernels::reduce::{RowStrategy, runs_after_last_pass};
+use crate::kernels::reduce::{RowSplit, RowStrategy, runs_after_last_pass};
 use crate::target::MAX_CORESIDENT_BLOCKS;
 use thalweg_kernel::{Fold, Phase};
 
@@ -169,9 +169,19 @@ impl Rows<'_> {
     /// stored for later stages.
     pub(super) fn finish(&self, phase: &Phase, number: usize) -> Vec<Statement> {
         let mut out = vec![];
-        if self.class.stage.is_some_and(|s| s.split) && !phase.body.folds.is_empty() {
-            out.extend(self.leave_partials(&phase.body.folds, vec![]));
-            out.extend(self.gather_partials(phase));
+        match self.class.split() {
+            RowSplit::Exchanged if !phase.body.folds.is_empty() => {
+                out.extend(self.leave_partials(&phase.body.folds, vec![]));
+                out.extend(self.gather_partials(phase));
+            }
+            RowSplit::Stored => {
+                let left = self.stored_partials(&phase.body.folds);
+                return vec![Statement::when(
+                    thread().same(crate::kernels::reduce::emit::number(0, Type::U32)).and(live()),
+                    left,
+                )];
+            }
+            _ => {}
         }
         out.extend(self.leave_values(&phase.body.folds, number));
         out
@@ -249,19 +259,24 @@ impl Rows<'_> {
         (Statement::Operand { name: name.clone(), ty, param }, name, ty)
     }
 
-    /// Emits stores of partial results of folds, then `more`. All blocks of a row but the last one exit here.
-    pub(super) fn leave_partials(&self, folds: &[Fold], more: Vec<Statement>) -> Vec<Statement> {
-        let zero = || number(0, Type::U32);
-        let mut left = vec![];
-        for f in folds {
+    /// Emits stores of the partial results of folds.
+    fn stored_partials(&self, folds: &[Fold]) -> Vec<Statement> {
+        let of = |f: &Fold| {
             let (operand, name, _) = self.partials_in_memory(f.slot);
             let at = self.place_of_partial(Expr::name("chunk", Type::U32));
             let leave = match self.is_outer_axis() {
                 true => Statement::StoreVector { operand: name, at, from: (value_name(f.slot), vec![]) },
                 false => Statement::Store { operand: name, at, value: self.value_at(f.slot, number(0, Type::I32)) },
             };
-            left.push(Statement::Scope(vec![operand, leave]));
-        }
+            Statement::Scope(vec![operand, leave])
+        };
+        folds.iter().map(of).collect()
+    }
+
+    /// Emits stores of partial results of folds, then `more`. All blocks of a row but the last one exit here.
+    pub(super) fn leave_partials(&self, folds: &[Fold], more: Vec<Statement>) -> Vec<Statement> {
+        let zero = || number(0, Type::U32);
+        let mut left = self.stored_partials(folds);
         left.extend(more);
         left.push(Statement::Do(Action::Fence));
         let last = || Expr::Element { of: "last".into(), at: vec![number(0, Type::I32)], ty: Type::U32 };

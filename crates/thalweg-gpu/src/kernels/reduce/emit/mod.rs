@@ -30,7 +30,7 @@ use crate::emit::index::{decompose, offset};
 use crate::emit::loops::Native;
 use crate::ir::{Definition, Expr, Kernel, Name, Slot, Statement, Type, Unroll};
 use crate::kernels::reduce::params::{RowsCounts, RowsParams};
-use crate::kernels::reduce::{RowStrategy, RowsClass, left, power, runs_after_last_pass};
+use crate::kernels::reduce::{RowSplit, RowStrategy, RowsClass, left, power, runs_after_last_pass};
 use std::cell::Cell;
 use thalweg_ir::DType;
 use thalweg_kernel::{Access, AccessClass, Body, Fold, OnlinePasses, Phase, Phases, Rescaling};
@@ -224,7 +224,8 @@ impl Rows<'_> {
             match current {
                 // A once-a-row phase is recomputed by every later stage, and stored by the first.
                 Some(c) if phase.once && number <= c => {
-                    let stores = !list[number..c].iter().any(|p| !p.once);
+                    let first = !list[number..c].iter().any(|p| !p.once);
+                    let stores = first && self.class.split() != RowSplit::Combined;
                     out.extend(self.once(phase, stores.then(|| self.is_first_chunk())));
                 }
                 Some(c) if number == c => out.push(self.pass(phase, number)),
@@ -234,6 +235,8 @@ impl Rows<'_> {
                         false => out.push(self.pass(phase, number)),
                     };
                 }
+                // The second launch of a split pass runs what follows it.
+                Some(_) if self.class.split() == RowSplit::Stored => {}
                 // After a user-defined combine of the last pass, a launch of its own runs the remaining phases.
                 Some(_) if runs_after_last_pass(self.phases, number) => {}
                 Some(c) if phase.once && !list[c + 1..].iter().any(|p| !p.once) => {

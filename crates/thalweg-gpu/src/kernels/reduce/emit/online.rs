@@ -14,9 +14,9 @@
 use crate::body::{Wanted, wanted};
 use crate::emit::access::Stand;
 use crate::ir::{Action, Expr, For, Routine, Statement, Type, Unroll};
-use crate::kernels::reduce::RowStrategy;
 use crate::kernels::reduce::emit::folds::leave_in_warps;
 use crate::kernels::reduce::emit::{Rows, number, thread};
+use crate::kernels::reduce::{RowSplit, RowStrategy};
 use thalweg_ir::{DType, ElementOp, Scalar};
 use thalweg_kernel::{Fold, OnlineFold, OnlinePasses, Rescaling, Shift};
 
@@ -259,7 +259,7 @@ impl Rows<'_> {
     /// Emits, in a split stage, the stores of the blocks' states and partial results, and their combination by the last
     /// block.
     fn online_partials(&self, online: &OnlinePasses, group: u16) -> Vec<Statement> {
-        if !self.class.stage.is_some_and(|s| s.split) {
+        if self.class.split() != RowSplit::Exchanged {
             return vec![];
         }
         let one = &self.phases.list[online.phases.start];

@@ -4,8 +4,8 @@ use crate::body::{Wanted, wanted};
 use crate::emit::access::Stand;
 use crate::emit::nodes::{Names, statements, value};
 use crate::ir::{Action, Expr, For, Routine, Statement, Type, Unroll};
-use crate::kernels::reduce::RowStrategy;
 use crate::kernels::reduce::emit::{Rows, lane, live, number, thread};
+use crate::kernels::reduce::{RowSplit, RowStrategy};
 use crate::space::Addressing;
 use thalweg_kernel::order::BLOCK as ORDERED;
 use thalweg_kernel::{Body, Phase, Store};
@@ -25,6 +25,10 @@ impl Rows<'_> {
 
     /// Emits a pass with its reductions and scans.
     pub(super) fn pass(&self, phase: &Phase, index: usize) -> Statement {
+        if self.class.split() == RowSplit::Combined {
+            // The points were read by an earlier launch.
+            return Statement::Scope([self.gather_partials(phase), self.finish(phase, index)].concat());
+        }
         let mut out = vec![];
         let ordered = self.class.strategy == RowStrategy::Ordered;
         for f in &phase.body.folds {

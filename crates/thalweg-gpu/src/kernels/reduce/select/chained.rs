@@ -7,7 +7,7 @@
 //! else there is.
 
 use crate::kernels::reduce::select::{RowStrategy, Spread, Stage, is_held};
-use crate::kernels::reduce::{RowsClass, is_in_registers};
+use crate::kernels::reduce::{RowSplit, RowsClass, is_in_registers};
 use crate::tunable::TUNABLES;
 use thalweg_ir::DType;
 use thalweg_kernel::{Phases, Scan};
@@ -77,7 +77,7 @@ impl Spread<'_> {
         RowsClass {
             space: self.space.class.clone(),
             strategy: RowStrategy::Registers { group: THREADS, steps, exact: false },
-            stage: Some(Stage { phase: phase as u8, split: false, chained: true }),
+            stage: Some(Stage { phase: phase as u8, split: RowSplit::Whole, chained: true }),
             online: None,
         }
     }

@@ -17,7 +17,7 @@ use crate::kernels::combine::select::RowCombine;
 use crate::kernels::plan::{Draft, Plan};
 use crate::kernels::reduce::params::{RowsArguments, RowsCounts};
 use crate::kernels::reduce::{
-    Online, RowStrategy, RowsClass, Stage, combined_values, runs_after_last_pass, state_bytes,
+    Online, RowSplit, RowStrategy, RowsClass, Stage, combined_values, runs_after_last_pass, state_bytes,
 };
 use crate::kernels::scan::RowScan;
 use crate::kernels::sort;
@@ -232,9 +232,6 @@ impl Spread<'_> {
 
     /// Whether rows are so few that blocks have to share them, and so long that each gets a chunk.
     fn is_split(&self, strategy: RowStrategy) -> bool {
-        if !self.target.chip().capabilities.exchange {
-            return false;
-        }
         let (rows, n) = self.counts();
         let is_large = || !TUNABLES.max_unsplit_elements.admits(self.space.rows() * self.space.row());
         let busy = self.target.chip().multiprocessors as usize;
@@ -321,7 +318,8 @@ impl Spread<'_> {
             states: regions(states, counts.states),
         };
         let arguments = arguments.fill(&class, self.body, &counts);
-        let grid = [u32::try_from(tiles * chunks).expect("a launch has fewer than 2^31 blocks"), 1, 1];
+        let of_row = if class.split() == RowSplit::Combined { 1 } else { chunks };
+        let grid = [u32::try_from(tiles * of_row).expect("a launch has fewer than 2^31 blocks"), 1, 1];
         let kernel = Skeleton::Rows(self.body.clone(), class);
         plan.stages.push(Draft::new(kernel, grid, strategy.block(), 0, arguments));
     }
@@ -339,7 +337,8 @@ impl Spread<'_> {
         };
         let class = |stage: Option<Stage>| self.class(strategy, stage);
         let stage = |phase: usize, split| Some(Stage { phase: phase as u8, split, chained: false });
-        let first = class(stage(0, split));
+        let whole_or_split = if split { RowSplit::Exchanged } else { RowSplit::Whole };
+        let first = class(stage(0, whole_or_split));
         let phases = first.phases(self.body);
         let online = first.passes(self.body, &phases);
         let together = online.as_ref().map(|o| o.phases.clone());
@@ -371,7 +370,14 @@ impl Spread<'_> {
         // Two fused passes are one launch, at the position of the second one.
         let within = |number: usize| together.as_ref().is_some_and(|t| t.contains(&number) && number + 1 != t.end);
         for (number, phase) in alone.iter().enumerate().filter(|(n, p)| !p.once && !within(*n)) {
-            self.draft(plan, class(stage(number, split)), chunks, &folds, (&buffers, &states));
+            let exchange = self.target.chip().capabilities.exchange;
+            let launches: &[RowSplit] = match split && !exchange && !phase.body.folds.is_empty() {
+                true => &[RowSplit::Stored, RowSplit::Combined],
+                false => &[whole_or_split],
+            };
+            for &split in launches {
+                self.draft(plan, class(stage(number, split)), chunks, &folds, (&buffers, &states));
+            }
             for scan in &phase.scans {
                 self.scan(plan, &phases, scan, &buffers);
             }
@@ -386,7 +392,7 @@ impl Spread<'_> {
         }
         for (number, phase) in phases.list.iter().enumerate().filter(|(n, _)| runs_after_last_pass(&phases, *n)) {
             debug_assert!(phase.once, "what runs behind the last pass runs once a row");
-            self.draft(plan, class(stage(number, false)), 1, &folds, (&buffers, &[]));
+            self.draft(plan, class(stage(number, RowSplit::Whole)), 1, &folds, (&buffers, &[]));
         }
         // A row with once-a-row phases but no pass: it has no points to store.
         if phases.list.iter().all(|p| p.once) {

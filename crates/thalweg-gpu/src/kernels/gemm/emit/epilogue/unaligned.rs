@@ -15,9 +15,13 @@ use crate::kernels::gemm::emit::epilogue::{CHANGE_PLACES, Epilogue, PassThreads,
 const BESIDE: u32 = 4;
 
 impl Epilogue<'_> {
-    /// Emits the epilogue for unaligned rows; `None` for results of another form.
+    /// Emits the epilogue for unaligned rows; `None` for results of another form, and where passes are
+    /// a loop.
     pub(super) fn stored_unaligned(&self) -> Option<Vec<Statement>> {
         let (class, epilogue) = (self.part.class, self.epilogue);
+        if epilogue.staged {
+            return None;
+        }
         let body = &class.body;
         let k = class.stored_unaligned(epilogue.result.1)?;
         let store = body.stores[0];
