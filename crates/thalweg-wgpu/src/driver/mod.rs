@@ -29,7 +29,7 @@ use std::time::Instant;
 use thalweg_gpu::Chip;
 use thalweg_gpu::runtime::{Driver, Event, Function, FunctionInfo, Graph, Launch};
 use thalweg_runtime::Error;
-use wgpu::{Adapter, BindGroupLayout, DeviceDescriptor, PollError, PollType, SubmissionIndex};
+use wgpu::{Adapter, BindGroupLayout, DeviceDescriptor, DeviceType, PollError, PollType, SubmissionIndex};
 
 /// Maximum number of launches that are recorded before they are submitted.
 const MAX_RECORDED: usize = 64;
@@ -57,6 +57,9 @@ pub struct WgpuState {
     max_bindings: usize,
     /// Threads of a subgroup; 1 where subgroups are not used.
     subgroup: u32,
+    /// Whether arguments are in a storage buffer, and not in a uniform one: lavapipe compiles a kernel again for each
+    /// value of a uniform that a branch or loop depends on.
+    pub arguments_in_storage: bool,
     /// First failure of the device.
     failure: Arc<Mutex<Option<String>>>,
     opened: Instant,
@@ -74,7 +77,10 @@ impl WgpuState {
             return Err(Error::Device { device: self.name.clone(), message });
         }
         let mut layouts = self.layouts.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(layouts.entry(chunks).or_insert_with(|| shader::layout(&self.device, chunks)).clone())
+        Ok(layouts
+            .entry(chunks)
+            .or_insert_with(|| shader::layout(&self.device, chunks, self.arguments_in_storage))
+            .clone())
     }
 }
 
@@ -107,6 +113,7 @@ impl WgpuDriver {
         device.set_device_lost_callback(move |reason, message| {
             note(&of_loss, format!("the device is lost ({reason:?}): {message}"));
         });
+        let arguments_in_storage = adapter.get_info().device_type == DeviceType::Cpu;
         let subgroup = subgroups::size(adapter, &device, &queue);
         let heap = Heap::new(adapters::max_binding(&limits));
         let state = WgpuState {
@@ -119,8 +126,9 @@ impl WgpuDriver {
             compiled: Mutex::default(),
             next: AtomicUsize::new(1),
             layouts: Mutex::default(),
-            max_bindings: limits.max_storage_buffers_per_shader_stage as usize,
+            max_bindings: limits.max_storage_buffers_per_shader_stage as usize - usize::from(arguments_in_storage),
             subgroup,
+            arguments_in_storage,
             failure,
             opened: Instant::now(),
         };

@@ -66,7 +66,7 @@ impl Recorded {
         let uniform = device.create_buffer(&BufferDescriptor {
             label: Some("thalweg arguments"),
             size: (ARGUMENTS + MAX_ARGUMENTS) as u64,
-            usage: BufferUsages::UNIFORM | BufferUsages::COPY_DST,
+            usage: BufferUsages::UNIFORM | BufferUsages::STORAGE | BufferUsages::COPY_DST,
             mapped_at_creation: false,
         });
         Recorded {

@@ -27,6 +27,9 @@ pub const MEMORY: &str = "// memory:";
 /// Line of a source whose memory is vectors of 16 bytes.
 pub const VECTORS: &str = "// memory in vectors";
 
+/// Declaration of the arguments in a source.
+pub const ARGUMENTS: &str = "var<uniform> a:";
+
 /// A shader with its pipelines.
 #[derive(Debug)]
 pub struct Shader {
@@ -58,7 +61,7 @@ impl Shader {
     }
 
     /// Source for a pattern.
-    fn text(&self, pattern: &[u8]) -> String {
+    fn text(&self, pattern: &[u8], arguments_in_storage: bool) -> String {
         let mut text = String::new();
         let bindings = pattern.iter().map(|n| n + 1).max().unwrap_or(0);
         let element = match () {
@@ -76,6 +79,9 @@ impl Shader {
         all.sort_unstable_by_key(|(word, _)| std::cmp::Reverse(*word));
         for (word, n) in all {
             own = own.replace(&format!("memory_{word}["), &format!("chunk{n}["));
+        }
+        if arguments_in_storage {
+            own = own.replacen(ARGUMENTS, "var<storage, read> a:", 1);
         }
         text + &own
     }
@@ -110,7 +116,7 @@ impl Shader {
         let bindings = pattern.iter().map(|n| *n as usize + 1).max().unwrap_or(0);
         let device = &state.device;
         let scope = device.push_error_scope(ErrorFilter::Validation);
-        let source = ShaderSource::Wgsl(Cow::Owned(self.text(pattern)));
+        let source = ShaderSource::Wgsl(Cow::Owned(self.text(pattern, state.arguments_in_storage)));
         let descriptor = ShaderModuleDescriptor { label: Some(&self.entry), source };
         // SAFETY: indices are checked before a launch, as in all kernels of this workspace, and all loops end.
         let module = unsafe { device.create_shader_module_trusted(descriptor, ShaderRuntimeChecks::unchecked()) };
@@ -165,7 +171,7 @@ pub fn cache(device: &wgpu::Device, data: &[u8]) -> Option<PipelineCache> {
 }
 
 /// Layout of the bindings of a launch: arguments, and this many chunks.
-pub fn layout(device: &wgpu::Device, chunks: usize) -> BindGroupLayout {
+pub fn layout(device: &wgpu::Device, chunks: usize, arguments_in_storage: bool) -> BindGroupLayout {
     let entry = |binding: u32, ty, has_dynamic_offset| BindGroupLayoutEntry {
         binding,
         visibility: ShaderStages::COMPUTE,
@@ -174,7 +180,11 @@ pub fn layout(device: &wgpu::Device, chunks: usize) -> BindGroupLayout {
     };
     let storage = BufferBindingType::Storage { read_only: false };
     let chunks = (1..=chunks as u32).map(|binding| entry(binding, storage, false));
-    let entries: Vec<_> = std::iter::once(entry(0, BufferBindingType::Uniform, true)).chain(chunks).collect();
+    let arguments = match arguments_in_storage {
+        true => BufferBindingType::Storage { read_only: true },
+        false => BufferBindingType::Uniform,
+    };
+    let entries: Vec<_> = std::iter::once(entry(0, arguments, true)).chain(chunks).collect();
     device.create_bind_group_layout(&BindGroupLayoutDescriptor { label: None, entries: &entries })
 }
 

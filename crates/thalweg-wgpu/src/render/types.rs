@@ -145,10 +145,7 @@ pub fn scalar(dtype: DType, words: &str) -> String {
         DType::I64 => format!("i64(word_u64({words}))"),
         DType::U64 | DType::F64 => format!("word_u64({words})"),
         DType::I8 | DType::I16 | DType::I32 => wrapped(dtype, &format!("bitcast<i32>({words}.x)")),
-        // Keys of random numbers, no constants to the compiler: before a branch on a number that depends on arguments
-        // alone, Mesa 22.3 follows each path of the computation, of which each round of Threefry has twice as many.
-        DType::U32 => format!("({words}.x ^ (own_thread >> 20u))"),
-        DType::U8 | DType::U16 => wrapped(dtype, &format!("{words}.x")),
+        DType::U8 | DType::U16 | DType::U32 => wrapped(dtype, &format!("{words}.x")),
     }
 }
 
