@@ -173,12 +173,12 @@ fn word_u64(word: vec2<u32>) -> u64 { return u64(word.x) | (u64(word.y) << 32u);
 fn halves_of(x: u64) -> vec2<u32> { return vec2<u32>(u32(x & u64(0xffffffffu)), u32(x >> 32u)); }
 
 // Values of other threads of the subgroup.
-fn shuffled_u64(x: u64, lane: u32) -> u64 {
+fn of_lane_u64(x: u64, lane: u32) -> u64 {
   let halves = halves_of(x);
   return word_u64(vec2<u32>(subgroupShuffle(halves.x, lane), subgroupShuffle(halves.y, lane)));
 }
 
-fn shuffled_xor_u64(x: u64, offset: u32) -> u64 {
+fn of_lane_xor_u64(x: u64, offset: u32) -> u64 {
   let halves = halves_of(x);
   return word_u64(vec2<u32>(subgroupShuffleXor(halves.x, offset), subgroupShuffleXor(halves.y, offset)));
 }

@@ -16,8 +16,8 @@ const WARP: u32 = 32;
 fn shuffled_xor(ty: &str, offset: u32) -> String {
     match ty {
         "bool" => format!("(subgroupShuffleXor(u32(y), {offset}u) != 0u)"),
-        "u64" => format!("shuffled_xor_u64(y, {offset}u)"),
-        "i64" => format!("i64(shuffled_xor_u64(u64(y), {offset}u))"),
+        "u64" => format!("of_lane_xor_u64(y, {offset}u)"),
+        "i64" => format!("i64(of_lane_xor_u64(u64(y), {offset}u))"),
         _ => format!("subgroupShuffleXor(y, {offset}u)"),
     }
 }
@@ -154,8 +154,8 @@ impl Emitter<'_> {
         let lane = format!("({thread}) & {}u", self.subgroup - 1);
         match &*self.type_name(ty) {
             "bool" => format!("(subgroupShuffle(u32({x}), {lane}) != 0u)"),
-            "u64" => format!("shuffled_u64({x}, {lane})"),
-            "i64" => format!("i64(shuffled_u64(u64({x}), {lane}))"),
+            "u64" => format!("of_lane_u64({x}, {lane})"),
+            "i64" => format!("i64(of_lane_u64(u64({x}), {lane}))"),
             _ => format!("subgroupShuffle({x}, {lane})"),
         }
     }

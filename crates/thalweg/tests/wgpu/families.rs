@@ -131,6 +131,9 @@ fn scans() {
         agrees(0.0, || floats(shape).cummax(1));
         equals(|| integers(shape, DType::I32).cumsum(1));
         equals(|| integers(shape, DType::I64).cumsum(0));
+        equals(|| integers(shape, DType::I64).cumsum(1));
+        equals(|| integers(shape, DType::U64).cumprod(1));
+        equals(|| integers(shape, DType::U64).cumprod(1).max(1));
     }
 }
 
