@@ -119,7 +119,8 @@ pub fn set_reproducible(on: bool) -> bool {
 /// Allows sums by an index in any order, for what this thread records from now on, and returns the previous setting. On, a
 /// GPU adds f32 and f64 of `index_add`, `scatter_add` and the gradients of gathers by atomic operations: several times as
 /// fast where elements have few values each, and last bits differ from run to run. Off, the order depends on the indices
-/// alone. No effect on CPUs, in strict and in [reproducible](set_reproducible) mode. Off unless the environment variable
+/// alone. The same holds for gradients of convolutions by cuDNN. No effect on CPUs, in strict and in
+/// [reproducible](set_reproducible) mode. Off unless the environment variable
 /// `THALWEG_ATOMIC_SUMS` is `on`.
 ///
 /// ```
