@@ -472,8 +472,8 @@ const CHOOSING: &[Function] = &[
         vec![factors.fold(first, |x, i| x.matmul(&c.filled([sizes[i - 1], sizes[i]]).cos()))]
     }),
     ("even bins", Floats, |c| {
-        let bins = c.rng.usize(1..12);
-        vec![c.x.histogram(bins).0, c.x.sin().histogram(bins).0]
+        let (bins, many) = (c.rng.usize(1..12), c.rng.usize(8..20));
+        vec![c.x.histogram(bins).0, c.x.sin().histogram(bins).0, c.x.cos().histogram(many).0]
     }),
     ("gathers of functions", Floats, |c| {
         // A few elements of a function of all elements, gathered by one index after the other.

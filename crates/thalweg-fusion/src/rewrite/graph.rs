@@ -97,10 +97,11 @@ impl<'a> Graph<'a> {
         self.add_at(at, op, shape)
     }
 
-    /// Adds an operation like [`Graph::add`], behind operation `after`.
-    pub fn add_after(&mut self, after: usize, op: RelOp, shape: Shape) -> RelArg {
+    /// Adds an operation like [`Graph::add`], behind operation `after`; returns its number.
+    pub fn add_after(&mut self, after: usize, op: RelOp, shape: Shape) -> usize {
         let at = self.order.iter().position(|&i| i == after).expect("it stands somewhere");
-        self.add_at(at + 1, op, shape)
+        self.add_at(at + 1, op, shape);
+        self.ops.len() - 1
     }
 
     fn add_at(&mut self, at: usize, op: RelOp, shape: Shape) -> RelArg {
@@ -114,14 +115,12 @@ impl<'a> Graph<'a> {
         RelArg::op(self.ops.len() - 1)
     }
 
-    /// Replaces an operation as an argument by another value, except in operation `but`.
-    pub fn redirect(&mut self, i: usize, to: RelArg, but: RelArg) {
-        let but = match but.decode() {
-            Arg::Op(n) => Some(n),
-            _ => None,
-        };
-        for (_, op) in self.ops.iter_mut().enumerate().filter(|(n, _)| Some(*n) != but) {
-            op.args.iter_mut().filter(|a| a.decode() == Arg::Op(i)).for_each(|a| *a = to);
+    /// Replaces the result of an operation as an argument by another value, except in operation `but`.
+    pub fn redirect(&mut self, i: usize, to: RelArg, but: Option<usize>) {
+        for (n, op) in self.ops.iter_mut().enumerate() {
+            if Some(n) != but {
+                op.args.iter_mut().filter(|a| a.decode() == Arg::Op(i)).for_each(|a| *a = to);
+            }
         }
     }
 

@@ -8,7 +8,7 @@
 use super::Move;
 use super::graph::Graph;
 use crate::segment::Segment;
-use thalweg_ir::{Arg, ForeignCode, MAX_RANK, Op, RelArg, RelOp, Shape, pack_order, unpack_order};
+use thalweg_ir::{Arg, ForeignCode, Op, RelArg, RelOp, Shape, pack_order, unpack_order};
 
 /// Makes the moves, in segments that have such a convolution.
 pub(super) fn find(graph: &mut Graph<'_>) {
@@ -81,12 +81,12 @@ impl Graph<'_> {
             let own = self.shape(*arg).expect("a tensor");
             masks |= u32::from(own.broadcast_mask(&inner)) << (8 * n);
         }
-        let attr_of = |op| if matches!(op, Op::Element(_)) { masks } else { rel.attr };
-        self.ops[i] = RelOp { attr: attr_of(rel.op), args, ..rel };
+        let own_attr = if matches!(rel.op, Op::Element(_)) { masks } else { rel.attr };
+        self.ops[i] = RelOp { attr: own_attr, args, ..rel };
         self.shapes[i] = inner;
         let permuted = RelOp { op: Op::Permute, attr, args: RelOp::pack(&[RelArg::op(i)]), ..rel };
         let after = self.add_after(i, permuted, shape);
-        self.redirect(i, after, after);
+        self.redirect(i, RelArg::op(after), Some(after));
         Some(())
     }
 
@@ -104,8 +104,8 @@ impl Graph<'_> {
     /// Adds an operand's view in another order of dimensions in front of operation `before`.
     fn add_in_order(&mut self, before: usize, arg: RelArg, own: Shape, order: &[usize]) -> Option<RelArg> {
         let (rank, dtype) = (order.len(), self.dtype(arg)?);
-        if own.rank() == 0 || own.rank() > rank || rank > MAX_RANK {
-            return (own.rank() == 0).then_some(arg);
+        if own.rank() == 0 {
+            return Some(arg);
         }
         let mut whole = own;
         while whole.rank() < rank {
@@ -129,7 +129,7 @@ impl Graph<'_> {
         let from = unpack_order(inner.attr, rank);
         let order: Vec<usize> = unpack_order(outer.attr, rank).into_iter().map(|d| from[d]).collect();
         if !self.is_live(i) && order.iter().copied().eq(0..rank) {
-            self.redirect(i, inner.args[0], RelArg::NONE);
+            self.redirect(i, inner.args[0], None);
             return Some(());
         }
         self.ops[i] = RelOp { attr: pack_order(&order), args: inner.args, ..outer };

@@ -76,15 +76,14 @@ pub(super) fn convolved(
     of: Convolution,
 ) -> Option<Tensor> {
     let mode = stream::mode();
+    let large = TUNABLES.min_library_convolution.reached_by(of.multiplications() as usize);
     let float = matches!(of.dtype, DType::F32 | DType::BF16 | DType::F16);
-    if !float || mode.strict || mode.reference || x.numel() == 0 || y.numel() == 0 {
+    if !large || !float || mode.strict || mode.reference || x.numel() == 0 || y.numel() == 0 {
         return None;
     }
     // It is one product of matrices as they are in memory.
     let pointwise = of.groups == 1 && of.axes().iter().all(|a| a.kernel == 1 && a.stride == 1 && a.padding == [0, 0]);
-    if pointwise && !of.routine.channels_last
-        || !TUNABLES.min_library_convolution.reached_by(of.multiplications() as usize)
-    {
+    if pointwise && !of.routine.channels_last {
         return None;
     }
     let of = with(of, pass);
