@@ -284,7 +284,8 @@ impl Cudnn {
         let described = Arc::new((operation, graph));
         let (mut found, mut refused, mut first) = (vec![], "no engine".to_string(), None);
         for mode in [heuristic::INSTANT, heuristic::BEST, heuristic::FALLBACK] {
-            if mode == heuristic::FALLBACK && !found.is_empty() {
+            // A heuristic takes as long as a plan: it is asked only if more engines are wanted.
+            if found.len() >= most || mode == heuristic::FALLBACK && !found.is_empty() {
                 break;
             }
             // Half of the candidates from each of the first two, as they differ.
