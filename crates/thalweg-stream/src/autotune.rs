@@ -8,8 +8,8 @@
 //! Some runs time each launch: those that took longer than predicted correct the model (`corrections`) before other plans
 //! are named.
 //!
-//! Always true: plans are named when that takes less than a fraction of the segment's total run time (5 % unless set
-//! otherwise), and the extra time of slower ones stays below it. An advance lets both begin early: half of the run time so
+//! Always true: plans are named on a background thread, when that takes less than a fraction of the segment's total run
+//! time (5 % unless set otherwise), and the extra time of slower ones stays below it. An advance lets both begin early: half of the run time so
 //! far, at most [`ADVANCE_NS`] and once the time of naming. Where a plan takes far longer than predicted, others are named
 //! at once. A plan wins only if it is more than 3 % faster both in the median and in the lower
 //! quartile. While the budget allows no trial, the leader runs: a plan that was faster in each of its runs. Where
@@ -84,6 +84,8 @@ struct Course<P> {
     waiting: VecDeque<(RunChoice<P>, Arc<dyn Timing>)>,
     /// Whether the plan takes far longer than predicted.
     far_off: bool,
+    /// Whether other plans are being named in the background.
+    naming: bool,
     /// Number of runs whose launches were timed before the competition.
     launch_timings: u64,
     /// Minimum nanoseconds of each launch of the current plan in these runs.
@@ -131,6 +133,7 @@ impl<P> Default for Course<P> {
             skipped: 0,
             waiting: VecDeque::new(),
             far_off: false,
+            naming: false,
             launch_timings: 0,
             launches: vec![],
         }
@@ -160,13 +163,14 @@ impl<P> Autotuning<P> {
     }
 
     /// Plan for the next run, if the autotuning is still open. `name` gets the nanoseconds of each launch, if they were
-    /// timed, and returns the other plans, instantiated, with their predicted times in picoseconds. `on_its_own`:
-    /// launches are asynchronous, and the device's clock is read later.
+    /// timed, and whether the caller waits for the other plans, instantiated, with their predicted times in picoseconds.
+    /// `None`: they are being named, and passed to [`Autotuning::named`] later. `on_its_own`: launches are asynchronous,
+    /// and the device's clock is read later.
     pub fn turn(
         &self,
         operations: usize,
         on_its_own: bool,
-        name: impl FnOnce(&[u64]) -> Named<P>,
+        name: impl FnOnce(&[u64], bool) -> Option<Named<P>>,
     ) -> Option<RunChoice<P>> {
         if self.decided.load(Relaxed) {
             return None;
@@ -179,9 +183,11 @@ impl<P> Autotuning<P> {
         }
         let naming_ns = NAMING_NS * (1 + operations as u64 / 10) + if on_its_own { NAMING_ON_GPU_NS } else { 0 };
         if c.tried.is_empty() {
-            let (due, wanted) = (c.is_due(share, naming_ns), if on_its_own { 1 } else { LAUNCH_TIMINGS });
+            let due = !c.naming && c.is_due(share, naming_ns);
+            let wanted = if on_its_own { 1 } else { LAUNCH_TIMINGS };
             // Where the host waits for these timings, not before the budget allows the competition.
-            let launches = c.launch_timings < wanted && c.runs > 0 && !c.is_short() && (due || !on_its_own);
+            let timed = c.naming || c.launch_timings >= wanted;
+            let launches = !timed && c.runs > 0 && !c.is_short() && (due || !on_its_own);
             if launches {
                 c.launch_timings += 1;
             }
@@ -267,15 +273,35 @@ impl<P> Autotuning<P> {
         false
     }
 
-    /// Finds alternative plans. Returns whether there are any.
-    fn begin(&self, c: &mut Course<P>, share: f64, name: impl FnOnce(&[u64]) -> Named<P>) -> bool {
+    /// Has alternative plans named. Returns whether there are any now.
+    fn begin(&self, c: &mut Course<P>, share: f64, name: impl FnOnce(&[u64], bool) -> Option<Named<P>>) -> bool {
         // With an unlimited budget, which the fuzzer sets, naming happens at once.
         let at_once = share.is_infinite();
         if !at_once && c.is_short() {
             self.close();
             return false;
         }
-        let named = name(&c.launches);
+        match name(&c.launches, at_once) {
+            Some(named) => self.compete(c, named),
+            None => {
+                c.naming = true;
+                false
+            }
+        }
+    }
+
+    /// Receives alternative plans that were named in the background.
+    pub fn named(&self, named: Named<P>) {
+        let mut c = self.locked();
+        c.naming = false;
+        if c.tried.is_empty() && !self.decided.load(Relaxed) {
+            self.compete(&mut c, named);
+        }
+    }
+
+    /// Lets alternative plans compete with the current one. Without any, the autotuning is over. Returns whether there
+    /// are any.
+    fn compete(&self, c: &mut Course<P>, named: Named<P>) -> bool {
         if named.others.is_empty() {
             self.close();
             return false;

@@ -1,13 +1,15 @@
-//! Background searches: plans and programs for classes that have come again.
+//! Background searches: plans and programs for classes that have come again, and plans that compete with one that runs
+//! often.
 //!
 //! In: jobs, in the order in which classes come again. Out: the plan found, passed to the entry of the plan store that
 //! asked. There is one thread, started by the first job. A job that finds the queue full is asked for again when its
-//! class comes again.
+//! class comes again. Competing plans are named ([`Naming`]) when no job waits.
 //!
 //! Always true: a search holds no lock of the entry that asked, and reports to that entry whatever happens.
 
 use super::further::search_on;
 use super::job::{Job, STACK, SearchedPlan};
+use super::naming::Naming;
 use super::parts::parts_of;
 use crate::calibration::planning_costs;
 use crate::defect;
@@ -26,13 +28,15 @@ const MAX_WAITING_JOBS: usize = 256;
 
 struct Queue {
     jobs: VecDeque<Job>,
-    /// Whether the thread is working on a job.
+    /// Requests for competing plans.
+    namings: VecDeque<Naming>,
+    /// Whether the thread is working.
     busy: bool,
     /// Whether the thread exists.
     begun: bool,
 }
 
-static QUEUE: Mutex<Queue> = Mutex::new(Queue { jobs: VecDeque::new(), busy: false, begun: false });
+static QUEUE: Mutex<Queue> = Mutex::new(Queue { jobs: VecDeque::new(), namings: VecDeque::new(), busy: false, begun: false });
 static CHANGED: Condvar = Condvar::new();
 
 fn queue() -> MutexGuard<'static, Queue> {
@@ -43,25 +47,53 @@ fn queue() -> MutexGuard<'static, Queue> {
 pub(crate) fn search(job: Job) -> bool {
     job.device.device().compile_in_background();
     let mut queue = queue();
-    if queue.jobs.len() >= MAX_WAITING_JOBS {
-        return false;
-    }
-    if !queue.begun {
-        let thread = std::thread::Builder::new().name("thalweg-planner".into()).stack_size(STACK).spawn(work);
-        queue.begun = thread.is_ok();
-    }
-    if queue.begun {
+    let accepted = queue.jobs.len() < MAX_WAITING_JOBS && queue.begins();
+    if accepted {
         queue.jobs.push_back(job);
         CHANGED.notify_all();
     }
-    queue.begun
+    accepted
+}
+
+/// Queues a request for competing plans. Returns whether there was space for it.
+pub(crate) fn name_others(naming: Naming) -> bool {
+    let mut queue = queue();
+    let accepted = queue.namings.len() < MAX_WAITING_JOBS && queue.begins();
+    if accepted {
+        queue.namings.push_back(naming);
+        CHANGED.notify_all();
+    }
+    accepted
+}
+
+impl Queue {
+    /// Starts the thread if there is none. Returns whether there is one.
+    fn begins(&mut self) -> bool {
+        if !self.begun {
+            let thread = std::thread::Builder::new().name("thalweg-planner".into()).stack_size(STACK).spawn(work);
+            self.begun = thread.is_ok();
+        }
+        self.begun
+    }
+
+    /// Next work of the thread: the oldest job, else the oldest request for competing plans.
+    fn next(&mut self) -> Option<Task> {
+        let job = self.jobs.pop_front().map(|job| Task::Search(Box::new(job)));
+        job.or_else(|| self.namings.pop_front().map(Task::Name))
+    }
+}
+
+/// Unit of work of the thread.
+enum Task {
+    Search(Box<Job>),
+    Name(Naming),
 }
 
 /// Waits until no background search is running or waiting. A segment that ran before its plan was found runs by that
 /// plan from the next time on.
 pub fn finish_searches() {
     let mut queue = queue();
-    while queue.busy || !queue.jobs.is_empty() {
+    while queue.busy || !queue.jobs.is_empty() || !queue.namings.is_empty() {
         queue = CHANGED.wait(queue).unwrap_or_else(|e| e.into_inner());
     }
 }
@@ -69,16 +101,20 @@ pub fn finish_searches() {
 fn work() {
     loop {
         let mut waiting = queue();
-        let job = loop {
-            match waiting.jobs.pop_front() {
-                Some(job) => break job,
+        let task = loop {
+            match waiting.next() {
+                Some(task) => break task,
                 None => waiting = CHANGED.wait(waiting).unwrap_or_else(|e| e.into_inner()),
             }
         };
         waiting.busy = true;
         drop(waiting);
         // A panic must not block the threads that wait for the queue to drain.
-        if catch_unwind(AssertUnwindSafe(|| done(job))).is_err() {
+        let work = || match task {
+            Task::Search(job) => done(*job),
+            Task::Name(naming) => naming.run(),
+        };
+        if catch_unwind(AssertUnwindSafe(work)).is_err() {
             tracing::error!("a search in the background panicked");
         }
         queue().busy = false;

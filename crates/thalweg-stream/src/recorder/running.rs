@@ -3,6 +3,7 @@
 use super::{Laid, Recorder, Wanted, view_of};
 use crate::autotune::RunChoice;
 use crate::calibration::{costs, watch};
+use crate::cold_start::{Naming, name_others};
 use crate::defect;
 use crate::deferred::deferring;
 use crate::history::History;
@@ -47,9 +48,11 @@ impl Recorder {
         }
         // On a device with asynchronous launches the host's clock does not measure a run.
         let on_its_own = self.device.device().throughput().is_some();
-        let turn = ready.autotuning.turn(self.ops.len(), on_its_own, |ns| {
+        let turn = ready.autotuning.turn(self.ops.len(), on_its_own, |ns, waits| {
             let laid = self.laid_out();
-            ready.others(self.device, self.segment(&laid), ns)
+            let segment = self.segment(&laid);
+            let queued = !waits && name_others(Naming::new(&ready, self.device, (self.mode, segment), ns));
+            (!queued).then(|| ready.others(self.device, segment, ns))
         });
         let chosen = turn.as_ref().and_then(|t| t.ready.as_ref()).unwrap_or(&ready);
         let found = self.schedule_any(chosen, [&own, &ready]);

@@ -49,7 +49,7 @@ impl ComponentSearch<'_, '_, '_> {
 
     /// Stores values that more than one kernel would compute, at the point where their users diverge: everything before
     /// them is then computed once.
-    fn store_shared(&self, stored: &mut BitSet) {
+    pub(super) fn store_shared(&self, stored: &mut BitSet) {
         let facts = self.kernels.facts;
         let ix = &facts.ix;
         let n = ix.seg.ops.len();

@@ -10,7 +10,7 @@ pub(super) mod grown;
 mod weights;
 
 use super::facts::Facts;
-use super::kernels::{Kernel, Kernels};
+use super::kernels::{Kernel, Kernels, candidate_ops};
 use crate::plan::{KernelPlan, Plan};
 use crate::segment::BitSet;
 use crate::tunable::TUNABLES;
@@ -24,7 +24,7 @@ use std::rc::Rc;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Effort {
     /// No search: the first legal plan, with every reduction in a kernel of its own and everything else computed where
-    /// it is needed.
+    /// it is needed, unless most would be computed several times.
     None,
     /// Short search, of about a quarter of the predicted run time of the first legal plan, at most the default. For
     /// segments that somebody waits for.
@@ -200,6 +200,9 @@ const QUICKLY: u64 = 6;
 const RUNS: u64 = 10;
 const MAX_VISITS: u64 = 1_000_000;
 
+/// Maximum number of times that the first plan computes an operation, on average, without another one being considered.
+const MAX_REPETITION: usize = 2;
+
 /// Visit budget of a search that starts from `begun`.
 fn budget(effort: Effort, begun: &State) -> u64 {
     match effort {
@@ -227,7 +230,7 @@ impl Kernels<'_, '_> {
     ) -> Result<State, Rule> {
         let mut next = Vec::with_capacity(state.kernels.len());
         for (_, k) in state.kernels.iter().enumerate().filter(|(n, _)| !removed.contains(n)) {
-            let ops = super::kernels::candidate_ops(&k.candidate);
+            let ops = candidate_ops(&k.candidate);
             let touches = |c: &usize| k.candidate.loads.binary_search(c).is_ok() || ops.binary_search(c).is_ok();
             next.push(if changed.iter().any(touches) { self.get(&k.stores, &stored)? } else { k.clone() });
         }
@@ -256,6 +259,7 @@ impl<'f, 'a> ComponentSearch<'_, 'f, 'a> {
     /// When the component has no legal plan.
     pub fn search(mut self) -> Result<SearchResult, NoPlan> {
         let (effort, state) = (self.effort, self.begin()?);
+        let state = self.without_repetition(state)?;
         if !self.kernels.facts.ix.seg.mode.fused || effort == Effort::None {
             return Ok(SearchResult { state, complete: effort != Effort::None });
         }
@@ -279,6 +283,21 @@ impl<'f, 'a> ComponentSearch<'_, 'f, 'a> {
             return Ok(SearchResult { state, complete: false });
         }
         Ok(self.complete_search(state, limit))
+    }
+
+    /// First plan to improve: `begun`, or one that stores what several kernels would compute, if `begun` computes most
+    /// operations several times and is predicted to take longer. A loop that passes on two values, of which the first
+    /// plan stores one, computes the other in each iteration from all iterations before; to store it in one iteration
+    /// after the other takes a move each, of which each writes all later kernels again.
+    fn without_repetition(&mut self, begun: State) -> Result<State, NoPlan> {
+        let computed: usize = begun.kernels.iter().map(|k| candidate_ops(&k.candidate).len()).sum();
+        if !self.kernels.facts.ix.seg.mode.fused || computed < MAX_REPETITION * self.component.ops.len() {
+            return Ok(begun);
+        }
+        let mut stored = begun.stored.clone();
+        self.store_shared(&mut stored);
+        let shared = self.until_legal(stored)?;
+        Ok(if shared.time < begun.time { shared } else { begun })
     }
 
     /// Greedy search from a first plan, after the moves about operands of products.

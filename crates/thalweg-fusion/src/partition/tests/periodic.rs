@@ -62,10 +62,12 @@ fn what_is_repeated_is_as_good_as_what_is_searched() {
 /// Without live sums a kernel of this loop computes everything from the first iteration on, which is good for a few
 /// iterations but cannot repeat.
 #[test]
-fn kernels_that_grow_from_turn_to_turn_are_not_repeated() {
-    let (g, costs) = (rows(50, false, false), Costs::typical());
-    let facts = Facts::new(g.0.as_segment());
-    assert!(periodic::search(&mut Kernels::new(&facts, &costs), Effort::default()).is_none());
+fn what_each_iteration_would_compute_from_all_before_is_stored() {
+    let g = rows(50, false, false);
+    let planned = plan(g.0.as_segment(), &Costs::typical(), Effort::default()).unwrap();
+    assert!(planned.plan.kernels.len() <= 51, "{} kernels", planned.plan.kernels.len());
+    // Ten times as many where the search begins with a plan that computes an operation twenty times.
+    assert!(planned.visits < 20_000, "{} visits", planned.visits);
 }
 
 #[test]
