@@ -11,7 +11,7 @@
 //! Always true: plans are named on a background thread, when that takes less than a fraction of the segment's total run
 //! time (5 % unless set otherwise), and the extra time of slower ones stays below it. An advance lets both begin early: half of the run time so
 //! far, at most [`ADVANCE_NS`] and once the time of naming. Where a plan takes far longer than predicted, others are named
-//! at once. A plan wins only if it is more than 3 % faster both in the median and in the lower
+//! at once, as where it takes longer than what ran before it; that runs meanwhile. A plan wins only if it is more than 3 % faster both in the median and in the lower
 //! quartile. While the budget allows no trial, the leader runs: a plan that was faster in each of its runs. Where
 //! launches are asynchronous the device's clock decides, some runs later; nobody waits for it. Results of different
 //! plans may differ in the last bits, as fused and unfused ones do; in strict mode they do not.
@@ -53,13 +53,16 @@ pub(crate) const MAX_ALTERNATIVES: usize = 6;
 const ROUNDS: usize = 9;
 /// Maximum slowdown against the best median at which a plan still competes after three runs.
 const GIVE_UP: f64 = 1.15;
-/// Maximum slowdown against the best median at which a plan still competes after its first run.
+/// Maximum slowdown against the fastest plan at which a plan still competes after its first run.
 const GIVE_UP_AT_ONCE: f64 = 3.0;
 /// Number of runs before the competition in which each launch is timed: on a device with asynchronous launches one, as
 /// the host waits for it.
 const LAUNCH_TIMINGS: u64 = 3;
 /// Maximum ratio of times at which a plan counts as faster.
-const MARGIN: f64 = 0.97;
+pub(crate) const MARGIN: f64 = 0.97;
+
+/// Index of a plan that runs before it is named.
+const NOT_NAMED: usize = usize::MAX;
 
 /// State of the autotuning of one plan. `P` is a plan with its programs, ready to run.
 pub(crate) struct Autotuning<P> {
@@ -96,6 +99,8 @@ struct Tried<P> {
     /// Plan that is ready to run; `None` for the current plan.
     ready: Option<Arc<P>>,
     predicted: u64,
+    /// Least nanoseconds of its runs before the competition, if they were timed.
+    known: Option<u64>,
     warm: bool,
     ns: Vec<u64>,
     /// Minimum nanoseconds of each launch; empty where launches are not timed.
@@ -165,11 +170,13 @@ impl<P> Autotuning<P> {
     /// Plan for the next run, if the autotuning is still open. `name` gets the nanoseconds of each launch, if they were
     /// timed, and whether the caller waits for the other plans, instantiated, with their predicted times in picoseconds.
     /// `None`: they are being named, and passed to [`Autotuning::named`] later. `on_its_own`: launches are asynchronous,
-    /// and the device's clock is read later.
+    /// and the device's clock is read later. `faster`: a plan that has been faster than this one, so that others are
+    /// named at once.
     pub fn turn(
         &self,
         operations: usize,
         on_its_own: bool,
+        faster: Option<&Arc<P>>,
         name: impl FnOnce(&[u64], bool) -> Option<Named<P>>,
     ) -> Option<RunChoice<P>> {
         if self.decided.load(Relaxed) {
@@ -183,7 +190,7 @@ impl<P> Autotuning<P> {
         }
         let naming_ns = NAMING_NS * (1 + operations as u64 / 10) + if on_its_own { NAMING_ON_GPU_NS } else { 0 };
         if c.tried.is_empty() {
-            let due = !c.naming && c.is_due(share, naming_ns);
+            let due = !c.naming && (faster.is_some() || c.is_due(share, naming_ns));
             let wanted = if on_its_own { 1 } else { LAUNCH_TIMINGS };
             // Where the host waits for these timings, not before the budget allows the competition.
             let timed = c.naming || c.launch_timings >= wanted;
@@ -195,6 +202,10 @@ impl<P> Autotuning<P> {
                 c.skipped += 1;
                 if on_its_own && c.runs >= FIRST_RUNS && c.skipped < SAMPLE && !launches {
                     return None;
+                }
+                if let Some(faster) = faster.filter(|_| c.naming) {
+                    let ready = Some(faster.clone());
+                    return Some(RunChoice { ready, counts: false, launches: false, tried: NOT_NAMED, runs: 0 });
                 }
                 let runs = std::mem::take(&mut c.skipped);
                 return Some(RunChoice { ready: None, counts: false, launches, tried: 0, runs });
@@ -306,12 +317,20 @@ impl<P> Autotuning<P> {
             self.close();
             return false;
         }
-        let tried =
-            |ready, predicted, warm| Tried { ready, predicted, warm, ns: vec![], launches: vec![], given_up: false };
-        // The current plan needs no warm-up run if it has run before.
-        let own = tried(None, named.own, c.runs > 0);
+        let tried = |ready, (predicted, known), warm| Tried {
+            ready,
+            predicted,
+            known,
+            warm,
+            ns: vec![],
+            launches: vec![],
+            given_up: false,
+        };
+        // A plan needs no warm-up run if it has run before.
+        let own = tried(None, (named.own, named.known), c.runs > 0);
         c.tried.push(Tried { launches: std::mem::take(&mut c.launches), ..own });
-        c.tried.extend(named.others.into_iter().map(|(r, ps)| tried(Some(r), ps, false)));
+        let others = named.others.into_iter();
+        c.tried.extend(others.map(|a| tried(Some(a.ready), (a.predicted, a.known), a.known.is_some())));
         true
     }
 
@@ -323,12 +342,12 @@ impl<P> Autotuning<P> {
     fn note_in(&self, c: &mut Course<P>, turn: &RunChoice<P>, ns: u64) -> bool {
         c.runs += turn.runs;
         c.total += ns * turn.runs;
-        if c.tried.is_empty() || self.decided.load(Relaxed) {
+        if turn.tried >= c.tried.len() || self.decided.load(Relaxed) {
             return false;
         }
         let leader = c.leader();
         if turn.tried != leader {
-            let usual = c.tried[leader].median().unwrap_or(c.total / c.runs);
+            let usual = c.tried[leader].typical().unwrap_or(c.total / c.runs);
             c.spent += ns.saturating_sub(usual);
         }
         let t = &mut c.tried[turn.tried];
@@ -346,7 +365,7 @@ impl<P> Autotuning<P> {
         let own = &c.tried[0];
         let faster = |t: &&Tried<P>| {
             let below = |a: Option<u64>, b: Option<u64>| a.zip(b).is_some_and(|(a, b)| (a as f64) < b as f64 * MARGIN);
-            !t.given_up && below(t.median(), own.median()) && below(t.quartile(), own.quartile())
+            !t.given_up && below(t.median(), own.typical()) && below(t.quartile(), own.quartile().or(own.known))
         };
         let best = c.tried[1..].iter().filter(faster).min_by_key(|t| t.median());
         if let Some(ready) = best.and_then(|t| t.ready.clone()) {
@@ -374,7 +393,7 @@ impl<P> Autotuning<P> {
             Candidate {
                 kernels,
                 predicted_ns: t.predicted / 1000,
-                measured_ns: t.median().unwrap_or(0),
+                measured_ns: t.typical().unwrap_or(0),
                 runs: t.ns.len(),
                 spills,
                 chosen: chosen(t),
@@ -393,8 +412,19 @@ impl<P> Autotuning<P> {
 pub(crate) struct Named<P> {
     /// Predicted picoseconds of the current plan.
     pub own: u64,
-    /// Alternative plans, each with its predicted picoseconds.
-    pub others: Vec<(Arc<P>, u64)>,
+    /// Least nanoseconds of its runs so far, if they were timed.
+    pub known: Option<u64>,
+    /// Alternative plans.
+    pub others: Vec<Alternative<P>>,
+}
+
+/// Plan that competes with the current one.
+pub(crate) struct Alternative<P> {
+    pub ready: Arc<P>,
+    /// Predicted picoseconds.
+    pub predicted: u64,
+    /// Least nanoseconds of its runs so far, if it ran before and was timed.
+    pub known: Option<u64>,
 }
 
 impl<P> Tried<P> {
@@ -421,6 +451,11 @@ impl<P> Tried<P> {
     fn quartile(&self) -> Option<u64> {
         let ns = self.sorted();
         ns.get(ns.len() / 4).copied()
+    }
+
+    /// Typical nanoseconds: the median of its runs, else what is known from before.
+    fn typical(&self) -> Option<u64> {
+        self.median().or(self.known)
     }
 }
 
@@ -449,11 +484,11 @@ impl<P> Course<P> {
         let n = self.tried.len();
         let leader = self.leader();
         self.turn = (1..=n).map(|k| (self.turn + k) % n).find(|&k| !self.tried[k].given_up).unwrap_or(leader);
-        let usual = self.tried[leader].median().unwrap_or(0);
+        let usual = self.tried[leader].typical().unwrap_or(0);
         let next = &self.tried[self.turn];
         // A plan without a run is expected to be as much slower as the model says.
         let slower = next.predicted as f64 / self.tried[leader].predicted.max(1) as f64;
-        let expected = next.median().unwrap_or((usual as f64 * slower) as u64);
+        let expected = next.typical().unwrap_or((usual as f64 * slower) as u64);
         let longer = expected.saturating_sub(usual);
         // A trial that is expected to be no slower costs nothing, whatever was spent before.
         let free = longer == 0;
@@ -477,10 +512,15 @@ impl<P> Course<P> {
 
     /// Drops candidates that can no longer win. Returns whether all measurements are complete.
     fn is_over(&mut self) -> bool {
-        let best = self.tried.iter().filter(|t| t.ns.len() >= 3).filter_map(|t| t.median()).min();
-        for t in self.tried.iter_mut().filter(|t| !t.ns.is_empty()) {
-            let most = if t.ns.len() >= 3 { GIVE_UP } else { GIVE_UP_AT_ONCE };
-            t.given_up |= t.median().zip(best).is_some_and(|(m, b)| m as f64 > b as f64 * most);
+        // A single run may be slow by chance, but not several times as fast.
+        let best = |runs: usize| {
+            let measured = self.tried.iter().filter(|t| t.ns.len() >= runs);
+            measured.filter_map(|t| t.typical()).min()
+        };
+        let (best, best_of_any) = (best(3), best(0));
+        for t in self.tried.iter_mut() {
+            let (best, most) = if t.ns.len() >= 3 { (best, GIVE_UP) } else { (best_of_any, GIVE_UP_AT_ONCE) };
+            t.given_up |= t.typical().zip(best).is_some_and(|(m, b)| m as f64 > b as f64 * most);
         }
         let left = |t: &&Tried<P>| !t.given_up && t.ns.len() < ROUNDS;
         self.tried[1..].iter().all(|t| t.given_up) || !self.tried.iter().any(|t| left(&t))
@@ -492,7 +532,7 @@ mod tests {
     use super::*;
 
     fn tried(ns: &[u64]) -> Tried<()> {
-        Tried { ready: None, predicted: 0, warm: true, ns: ns.to_vec(), launches: vec![], given_up: false }
+        Tried { ready: None, predicted: 0, known: None, warm: true, ns: ns.to_vec(), launches: vec![], given_up: false }
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! nearly always fits; the list of schedules is read without a lock.
 
 use crate::DeviceRef;
-use crate::autotune::{Autotuning, MAX_ALTERNATIVES, Named};
+use crate::autotune::{Alternative, Autotuning, MARGIN, MAX_ALTERNATIVES, Named};
 use crate::calibration::costs;
 use crate::class_plans::ClassPlans;
 use crate::corrections;
@@ -16,8 +16,9 @@ use crate::tier::Tier;
 use crate::tunable::TUNABLES;
 use crate::value::{Storage, Value};
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use thalweg_fusion::{
     Instance, Needs, Plan, ScalarClasses, Schedule, Segment, Step, alternatives, footprint, instantiate, schedule,
     schedule_within,
@@ -55,8 +56,37 @@ pub(crate) struct Ready {
     reach: OnceLock<Arc<Reach>>,
     /// Instance of the plan that ran before this one; it competes with this one.
     earlier: Option<Arc<Ready>>,
+    /// Times of its runs.
+    pub times: RunTimes,
     /// Whether the plan store must be asked before each run: it has another instance by now, or will soon.
     outdated: AtomicBool,
+}
+
+/// Times of the runs of an instance, as far as the host measures them: where launches are not asynchronous, until its
+/// autotuning is over.
+pub(crate) struct RunTimes {
+    runs: AtomicU32,
+    /// Least nanoseconds of a run.
+    fastest: AtomicU64,
+}
+
+impl Default for RunTimes {
+    fn default() -> RunTimes {
+        RunTimes { runs: AtomicU32::new(0), fastest: AtomicU64::new(u64::MAX) }
+    }
+}
+
+impl RunTimes {
+    /// Records a run.
+    pub fn add(&self, time: Duration) {
+        self.fastest.fetch_min(time.as_nanos() as u64, Relaxed);
+        self.runs.fetch_add(1, Relaxed);
+    }
+
+    /// Least nanoseconds of a run; `None` without one.
+    pub fn fastest(&self) -> Option<u64> {
+        Some(self.fastest.load(Relaxed)).filter(|&ns| ns < u64::MAX)
+    }
 }
 
 /// Traffic of each launch as its program reports it, without and with in-place outputs; computed on first use.
@@ -169,9 +199,21 @@ impl Ready {
         programs: Vec<Arc<dyn Program>>,
     ) -> Ready {
         let (autotuning, memory, traffic) = (Autotuning::default(), Memory::default(), Traffic::default());
-        let (tier, earlier, outdated) = (Tier::Searched, None, AtomicBool::new(false));
-        let reach = OnceLock::new();
-        Ready { plan, plans, instance, programs, classes, tier, autotuning, memory, traffic, reach, earlier, outdated }
+        Ready {
+            plan,
+            plans,
+            instance,
+            programs,
+            classes,
+            tier: Tier::Searched,
+            autotuning,
+            memory,
+            traffic,
+            reach: OnceLock::new(),
+            earlier: None,
+            times: RunTimes::default(),
+            outdated: AtomicBool::new(false),
+        }
     }
 
     /// Instance with its tier replaced by `tier`.
@@ -182,6 +224,22 @@ impl Ready {
     /// Instance that competes with `earlier`, the instance that ran before it.
     pub fn after(self, earlier: Option<Arc<Ready>>) -> Ready {
         Ready { earlier, ..self }
+    }
+
+    /// Instance that ran before this one, and has been faster than two runs of this one.
+    pub fn disappoints(&self) -> Option<&Arc<Ready>> {
+        if self.times.runs.load(Relaxed) < 2 {
+            return None;
+        }
+        let own = self.times.fastest()?;
+        self.earlier.as_ref().filter(|r| r.times.fastest().is_some_and(|ns| (ns as f64) < own as f64 * MARGIN))
+    }
+
+    /// This instance, or the one that ran before it: the one with the fastest run; `None` if none was timed.
+    pub fn fastest_so_far(self: &Arc<Ready>) -> Option<Arc<Ready>> {
+        let both = [Some(self), self.earlier.as_ref()].into_iter().flatten();
+        let timed = both.filter_map(|r| Some((r.times.fastest()?, r)));
+        timed.min_by_key(|(ns, _)| *ns).map(|(_, r)| r.clone())
     }
 
     /// Dependences of each result; `ops` are the operations of the segment, `inputs` the number of its inputs.
@@ -214,26 +272,28 @@ impl Ready {
         let own = self.instance.time(&costs, footprint);
         // Compiling for a GPU takes long, so that what the model predicts to be slower is not compiled.
         let worth = if device.device().throughput().is_some() { WORTH_COMPILING } else { WORTH_TRYING };
+        let alternative = |ready: Arc<Ready>, predicted| Alternative { known: ready.times.fastest(), ready, predicted };
         let instantiated = |plan: Plan| {
             let instance = instantiate(&plan, segment, &self.classes)?;
             let time = instance.time(&costs, footprint);
             // Nor is what takes far more memory, which may not be there.
             let small = instance.footprint() <= MAX_MEMORY * self.instance.footprint() + SPARE_MEMORY;
             (small && time as f64 <= own as f64 * worth).then_some(())?;
-            Some((self.instantiated(device, segment, plan, instance)?, time))
+            Some(alternative(self.instantiated(device, segment, plan, instance)?, time))
         };
         // The plan that ran before is always a candidate.
         let earlier = self.earlier.iter().filter(|r| Arc::ptr_eq(&r.classes, &self.classes) && r.plan != self.plan);
-        let earlier: Vec<_> = earlier.map(|r| (r.clone(), r.instance.time(&costs, footprint))).collect();
+        let earlier: Vec<_> = earlier.map(|r| alternative(r.clone(), r.instance.time(&costs, footprint))).collect();
         let room = MAX_ALTERNATIVES - earlier.len();
-        let new = |plan: &Plan| earlier.iter().all(|(r, _)| *r.plan != *plan);
         let named = || {
+            let new = |plan: &Plan| earlier.iter().all(|a| *a.ready.plan != *plan);
             let others = alternatives(segment, &costs, &self.plan, room).into_iter().filter(new);
-            earlier.iter().cloned().chain(others.filter_map(instantiated)).collect()
+            let others: Vec<_> = others.filter_map(instantiated).collect();
+            earlier.into_iter().chain(others).collect()
         };
         // The current plan stays valid: a defect here is reported, and nothing is tried.
         let others = defect::caught("naming other plans", device, &segment, named).unwrap_or_default();
-        Named { own, others }
+        Named { own, known: self.times.fastest(), others }
     }
 
     /// Plan that measuring has found so far, starting from the plan `own` of a segment, and the number of competitions

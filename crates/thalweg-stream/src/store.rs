@@ -399,8 +399,10 @@ impl Asks for Entry {
         plans.prefer(&plan);
         // Skipped if scalars that were equal have turned out to differ: the plan is then instantiated again.
         if Arc::ptr_eq(&classes, &known.classes) {
-            let ready = Arc::new(Ready::new((plan, plans, classes), instance, programs));
-            known.keep(&sizes, &ready, Some(at));
+            let provisional = known.instances.get(&sizes).filter(|r| r.is_provisional());
+            let earlier = provisional.and_then(Ready::fastest_so_far);
+            let ready = Ready::new((plan, plans, classes), instance, programs).after(earlier);
+            known.keep(&sizes, &Arc::new(ready), Some(at));
         }
     }
 
@@ -409,9 +411,11 @@ impl Asks for Entry {
         let of_class = known.planned.iter().find(|p| p.class == *class);
         let waits = of_class.filter(|p| matches!(p.search, Search::Asked)).map(|p| p.plans.clone());
         let Some(plans) = waits.filter(|_| Arc::ptr_eq(&classes, &known.classes)) else { return };
-        if known.instances.get(&sizes).is_none_or(|r| r.tier == Tier::Singles) {
+        let earlier = known.instances.get(&sizes).cloned();
+        if earlier.as_ref().is_none_or(|r| r.tier == Tier::Singles) {
             let SearchedPlan { plan, instance, programs, .. } = found;
-            let mut ready = Ready::new((Arc::new(plan), plans, classes), instance, programs).of_tier(Tier::Quick);
+            let ready = Ready::new((Arc::new(plan), plans, classes), instance, programs);
+            let mut ready = ready.of_tier(Tier::Quick).after(earlier);
             ready.autotuning = Autotuning::decided();
             known.instances.insert(sizes, Arc::new(ready));
         }

@@ -47,5 +47,8 @@ thalweg_ir::tunables! {
         max_unfused_bytes: 512 << 10, in 16..=65536,
         /// Minimum number of occurrences of a class at which a plan for it is searched for.
         min_meetings: 2, in 1..=3,
+        /// Minimum number of operations of a segment at which a quick plan is made before its search, which may take
+        /// seconds.
+        min_quick_operations: 64, in 2..=24,
     }
 }

@@ -23,7 +23,7 @@ const VISITS: u64 = 40_000;
 /// Maximum predicted slowdown, as a factor, at which a plan is still tried.
 const HOPELESS: u64 = 2;
 /// Maximum number of operations at which one kernel for each is a candidate.
-const MAX_UNFUSED_OPS: usize = 256;
+const MAX_UNFUSED_OPS: usize = 4096;
 
 /// Returns up to `most` other plans, most promising first; none without fusion, where there is only one plan.
 pub fn alternatives(segment: Segment<'_>, costs: &Costs, plan: &Plan, most: usize) -> Vec<Plan> {

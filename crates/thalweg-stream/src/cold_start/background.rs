@@ -16,11 +16,12 @@ use crate::defect;
 use crate::mode::{set_effort, set_mode};
 use crate::ready::prepare;
 use crate::saved::{self, Answer, Origin};
+use crate::tunable::TUNABLES;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Instant;
-use thalweg_fusion::{AvailablePlans, Instance, Plan, Segment, instantiate, plan_of_turns};
+use thalweg_fusion::{AvailablePlans, Effort, Instance, Plan, Segment, instantiate, plan_of_turns, plan_with};
 use thalweg_runtime::{Counters, Error, count, counters};
 
 /// Maximum number of waiting jobs. Further classes request their search again when they occur again.
@@ -36,7 +37,8 @@ struct Queue {
     begun: bool,
 }
 
-static QUEUE: Mutex<Queue> = Mutex::new(Queue { jobs: VecDeque::new(), namings: VecDeque::new(), busy: false, begun: false });
+static QUEUE: Mutex<Queue> =
+    Mutex::new(Queue { jobs: VecDeque::new(), namings: VecDeque::new(), busy: false, begun: false });
 static CHANGED: Condvar = Condvar::new();
 
 fn queue() -> MutexGuard<'static, Queue> {
@@ -127,7 +129,7 @@ fn done(job: Job) {
     set_effort(job.effort);
     let before = counters();
     let begin = Instant::now();
-    if let Some(found) = of_turns(&job) {
+    if let Some(found) = quick(&job) {
         job.asks.meanwhile(&job.class, (job.sizes.clone(), job.classes.clone()), found);
     }
     let found = find(&job);
@@ -144,21 +146,23 @@ fn done(job: Job) {
     }
 }
 
-/// Quick plan of a loop. A search of the whole loop takes as long as many iterations, whereas the plan of one iteration
-/// is found soon.
-fn of_turns(job: &Job) -> Option<SearchedPlan> {
+/// Quick plan of a loop or of a large segment, whose search takes as long as many runs.
+fn quick(job: &Job) -> Option<SearchedPlan> {
     let segment = job.segment.as_segment();
-    let quick = || {
+    let planned = || {
         let costs = planning_costs(job.device, job.mode);
         let parts = parts_of(job.device, job.effort);
-        let planned = plan_of_turns(segment, &costs, AvailablePlans { parts: &parts, further: None })?;
+        let at_hand = AvailablePlans { parts: &parts, further: None };
+        let is_large = TUNABLES.min_quick_operations.reached_by(segment.ops.len());
+        let large = || is_large.then(|| plan_with(segment, &costs, Effort::Quick, Some(at_hand)).ok()).flatten();
+        let planned = plan_of_turns(segment, &costs, at_hand).or_else(large)?;
         saved::count_search(&planned);
         let instance = instantiate(&planned.plan, segment, &job.classes)?;
         Some((planned.plan, instance))
     };
     // A panic here is reported by the full search.
     let asked = job.plan.is_none() && !segment.mode.compiles_long();
-    let (plan, instance) = defect::caught("the planner", job.device, &segment, || asked.then(quick)?).ok()??;
+    let (plan, instance) = defect::caught("the planner", job.device, &segment, || asked.then(planned)?).ok()??;
     let programs = prepare(job.device, &segment, &instance).ok()?;
     Some(SearchedPlan { plan, instance, programs, unfinished: false })
 }

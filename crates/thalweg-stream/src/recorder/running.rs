@@ -48,16 +48,23 @@ impl Recorder {
         }
         // On a device with asynchronous launches the host's clock does not measure a run.
         let on_its_own = self.device.device().throughput().is_some();
-        let turn = ready.autotuning.turn(self.ops.len(), on_its_own, |ns, waits| {
+        // What ran before a plan that takes longer runs on while others are named, or searched for.
+        let faster = ready.disappoints();
+        let turn = ready.autotuning.turn(self.ops.len(), on_its_own, faster, |ns, waits| {
             let laid = self.laid_out();
             let segment = self.segment(&laid);
             let queued = !waits && name_others(Naming::new(&ready, self.device, (self.mode, segment), ns));
             (!queued).then(|| ready.others(self.device, segment, ns))
         });
-        let chosen = turn.as_ref().and_then(|t| t.ready.as_ref()).unwrap_or(&ready);
+        let instead = match &turn {
+            Some(turn) => turn.ready.as_ref(),
+            None => faster.filter(|_| ready.is_provisional()),
+        };
+        let chosen = instead.unwrap_or(&ready);
         let found = self.schedule_any(chosen, [&own, &ready]);
         let runs = found.as_ref().map_or(chosen, |f| &f.0);
         let tier = match (Arc::ptr_eq(chosen, &ready), Arc::ptr_eq(&ready, &own)) {
+            (false, _) if own.is_provisional() => chosen.tier,
             (false, _) => Tier::Competing,
             (true, false) => Tier::Measured,
             (true, true) => own.tier,
@@ -80,8 +87,12 @@ impl Recorder {
             Some(_) if on_its_own => Timed::Batch,
             _ => Timed::No,
         };
-        let clock = waits || turn.is_some() && !on_its_own;
+        let is_timed = (turn.is_some() || ready.is_provisional() && measuring().is_some()) && !on_its_own;
+        let clock = waits || is_timed;
         let (mut outcome, time) = self.launch(&found, history.as_ref(), timed, clock);
+        if let Some(time) = time.filter(|_| is_timed && outcome.is_ok()) {
+            runs.times.add(time);
+        }
         // Neither a failed run says anything about the plan, nor a lean plan that ran for want of memory.
         if let (Some(turn), Ok(run)) = (&turn, &mut outcome)
             && Arc::ptr_eq(runs, chosen)

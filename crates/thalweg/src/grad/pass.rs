@@ -151,9 +151,11 @@ pub(crate) fn run(name: &str, root: &Arc<Node>, dy: Tensor, wanted: &Wanted<'_>,
         };
         hand_down(found, to, &mut grads);
     }
-    // Only gradients of leaves and requested nodes are left; the others have been propagated.
-    grads.retain(|id, _| leads.contains(id));
-    let grads = grads.into_iter().filter_map(|(id, coming)| Some((id, coming.total()?))).collect();
+    // Only gradients of leaves and requested nodes are left; the others have been propagated. Sums are recorded in an
+    // order that is the same for each pass, since another order is another segment.
+    let mut left: Vec<(u64, Coming)> = grads.into_iter().filter(|(id, _)| leads.contains(id)).collect();
+    left.sort_unstable_by_key(|(id, _)| std::cmp::Reverse(*id));
+    let grads = left.into_iter().filter_map(|(id, coming)| Some((id, coming.total()?))).collect();
     PassResult { grads, cuts }
 }
 

@@ -1,6 +1,6 @@
 //! The autograd graph: leaves, passes, freeing, hooks, and mistakes.
 
-use crate::counting::{counted_alone, pinned};
+use crate::counting::{counted, counted_alone, pinned};
 use crate::differences::numbers;
 use crate::mistake::{assert_mistake_at, panic_of};
 use thalweg::prelude::*;
@@ -263,4 +263,22 @@ fn a_network_and_its_gradients_are_one_segment_and_a_second_step_plans_nothing()
     assert_eq!((c.segments, c.plans_made), (1, 0), "{c:?}");
     assert!(last < first);
     println!("{c:?}");
+}
+
+/// Gradients of several tensors that are sums of ranges: a pass that recorded these in another order each time would be
+/// another segment each time.
+#[test]
+fn passes_over_equal_graphs_record_equal_operations() {
+    let _pinned = pinned();
+    let leaves: Vec<Tensor> = (0..5).map(|_| Tensor::randn([6, 15]).tracked()).collect();
+    let pass = || {
+        let parts = leaves.iter().map(|q| q.split_sizes(&[7, 8], -1));
+        let y = parts.fold(Tensor::full((), 0.0), |y, p| y + p[0].tanh().sum(..) * p[1].sigmoid().mean(..));
+        let all: Vec<Tensor> = thalweg::grad(&y, &leaves);
+        all.iter().map(|g| g.sum(..).item::<f32>().unwrap()).sum::<f32>()
+    };
+    let first = pass();
+    let (again, c) = counted(|| (0..8).map(|_| pass()).collect::<Vec<_>>());
+    assert!(again.iter().all(|&g| g == first), "{again:?}, {first}");
+    assert_eq!(c.plans_made, 0);
 }
