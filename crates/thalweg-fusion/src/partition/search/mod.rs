@@ -134,34 +134,55 @@ impl State {
         self.kernels.iter().enumerate().map(reads).collect()
     }
 
-    /// Checks the rules about several kernels. Called for every move, so it allocates little.
+    /// Checks the rules about several kernels. Called for every move: takes time in proportion to the loads of all
+    /// kernels.
     pub fn check(&self, facts: &Facts<'_>) -> Result<(), Rule> {
         const NOBODY: u32 = u32::MAX;
-        let mut home = vec![NOBODY; facts.ix.seg.ops.len()];
+        let (operations, n) = (facts.ix.seg.ops.len(), self.kernels.len());
+        let mut home = vec![NOBODY; operations];
         for (k, kernel) in self.kernels.iter().enumerate() {
             kernel.stores.iter().for_each(|&s| home[s] = k as u32);
         }
-        // Repeatedly removes kernels that read from no remaining kernel.
-        let mut read = vec![false; home.len()];
-        let mut gone = vec![false; self.kernels.len()];
-        let mut left = self.kernels.len();
-        loop {
-            let before = left;
-            for (k, kernel) in self.kernels.iter().enumerate() {
-                let loads = &kernel.candidate.loads;
-                let waits = |&l: &usize| home[l] != NOBODY && home[l] != k as u32 && !gone[home[l] as usize];
-                if !gone[k] && !loads.iter().any(waits) {
-                    loads.iter().for_each(|&l| read[l] = true);
-                    gone[k] = true;
-                    left -= 1;
+        // Number of loads of each kernel that others store, and the kernels that read from each, in one list.
+        let mut read = vec![false; operations];
+        let (mut waits, mut ends) = (vec![0u32; n], vec![0u32; n]);
+        let from = |k: usize, l: usize| Some(home[l]).filter(|&h| h != NOBODY && h != k as u32);
+        for (k, kernel) in self.kernels.iter().enumerate() {
+            for &l in &kernel.candidate.loads {
+                read[l] = true;
+                if let Some(h) = from(k, l) {
+                    waits[k] += 1;
+                    ends[h as usize] += 1;
                 }
             }
-            if left == 0 {
-                break;
+        }
+        let mut total = 0;
+        for end in &mut ends {
+            total += *end;
+            *end = total;
+        }
+        let mut begins = ends.clone();
+        let mut readers = vec![0u32; total as usize];
+        for (k, kernel) in self.kernels.iter().enumerate() {
+            for h in kernel.candidate.loads.iter().filter_map(|&l| from(k, l)) {
+                begins[h as usize] -= 1;
+                readers[begins[h as usize] as usize] = k as u32;
             }
-            if left == before {
-                return Err(Rule::Cycle);
+        }
+        // Removes kernels that wait for no remaining one (Kahn's algorithm).
+        let mut free: Vec<usize> = (0..n).filter(|&k| waits[k] == 0).collect();
+        let mut left = n;
+        while let Some(k) = free.pop() {
+            left -= 1;
+            for &r in &readers[begins[k] as usize..ends[k] as usize] {
+                waits[r as usize] -= 1;
+                if waits[r as usize] == 0 {
+                    free.push(r as usize);
+                }
             }
+        }
+        if left > 0 {
+            return Err(Rule::Cycle);
         }
         let unread = |&s: &usize| !facts.required.has(s) && !read[s];
         if self.kernels.iter().any(|k| k.stores.iter().any(unread)) { Err(Rule::Unread) } else { Ok(()) }
