@@ -9,7 +9,7 @@
 
 use crate::hardware::MAX_TABLE_POINTS;
 use std::sync::Arc;
-use thalweg_kernel::{Body, IndexMap, Node, Positions};
+use thalweg_kernel::{IndexMap, Positions};
 
 /// Target for the total bytes of a call's tables if the call's length can be chosen (`NEAR_BYTES`), and minimum number
 /// of points of such a call (`MIN_CALL_POINTS`).
@@ -38,7 +38,7 @@ pub struct Mapped {
 
 impl Mapped {
     /// An access of that map to an operand of `len` elements of `unit` bytes, or index-only. `same_as` has the same map
-    /// and `numbers` ([`numbers`]).
+    /// and `numbers` ([`AccessUse::numbers`](crate::check::AccessUse)).
     pub fn new(
         map: &Arc<IndexMap>,
         (unit, len): (usize, Option<usize>),
@@ -60,11 +60,6 @@ impl Mapped {
     pub fn is_too_wide(&self) -> bool {
         self.wide && self.len.is_none()
     }
-}
-
-/// Whether a body reads the positions of an access as values, not only elements or the mask.
-pub fn numbers(body: &Body, access: usize) -> bool {
-    body.nodes.iter().any(|n| matches!(n, Node::Index { access: a, .. } if *a as usize == access))
 }
 
 /// Number of points of a call over a row of `columns` points.
