@@ -144,6 +144,8 @@ pub struct AccessUse {
     pub stored: bool,
     /// The body reads its positions as values, not only elements or the mask.
     pub numbers: bool,
+    /// The body reads which of its points are inside the mask.
+    pub masked: bool,
 }
 
 /// Uses of all accesses of a body, in one pass over its nodes: a fused body has hundreds of accesses and thousands of
@@ -155,6 +157,7 @@ pub fn uses(body: &Body) -> Box<[AccessUse]> {
             Node::Gather { access, .. } => all[access as usize].gathered = true,
             Node::Load { access } => all[access as usize].loaded = true,
             Node::Index { access, .. } => all[access as usize].numbers = true,
+            Node::Valid { access } => all[access as usize].masked = true,
             _ => {}
         }
     }
