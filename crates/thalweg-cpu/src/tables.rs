@@ -8,6 +8,7 @@
 //! then whole numbers of such periods, and only the address moves.
 
 use crate::hardware::MAX_TABLE_POINTS;
+use crate::simd::{Job, dispatch};
 use std::sync::Arc;
 use thalweg_kernel::{IndexMap, Positions};
 
@@ -161,8 +162,17 @@ impl<'s> Tables<'s> {
 /// Lowest and highest position in a table. If all are masked out (negative, never read), the lowest is above the
 /// highest.
 pub fn ends(table: &[i32]) -> (i64, i64) {
-    let low = table.iter().fold(i32::MAX, |low, &p| if p < 0 { low } else { low.min(p) });
-    (low as i64, table.iter().copied().fold(-1, i32::max) as i64)
+    struct Ends<'a>(&'a [i32]);
+    impl Job for Ends<'_> {
+        type Out = (u32, i32);
+        #[inline(always)]
+        fn run(self) -> (u32, i32) {
+            // As unsigned numbers, negative ones are above all others.
+            self.0.iter().fold((u32::MAX, -1), |(low, high), &p| (low.min(p as u32), high.max(p)))
+        }
+    }
+    let (low, high) = dispatch(Ends(table));
+    (low.min(i32::MAX as u32) as i64, high as i64)
 }
 
 /// Lowest position in a range of points, for a map whose positions may exceed an i32.
