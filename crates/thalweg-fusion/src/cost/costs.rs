@@ -105,10 +105,11 @@ pub struct Costs {
     /// Time per byte of a computed operand of a large product, which is written to memory and read back. Not measured.
     #[serde(default)]
     pub factor: f64,
-    /// Time to check and prepare an access over one dimension for a launch. Not measured by calibration.
+    /// Time to check and prepare an access for a launch. Not measured by calibration.
     #[serde(default)]
     pub setup: f64,
-    /// Overhead of a launch of a prologue or epilogue on a rectangle of a contraction. Not measured by calibration.
+    /// Overhead of a launch of a prologue or epilogue on a rectangle of a contraction, for each box after the first. Not
+    /// measured by calibration.
     #[serde(default)]
     pub inner_launch: f64,
     /// Time to set the arguments of an access for a call of a row kernel. Not measured by calibration.
@@ -215,7 +216,7 @@ impl Costs {
             product: 280.0,
             packing: packing(),
             factor: 0.0,
-            setup: 8.0,
+            setup: 80.0,
             inner_launch: 700.0,
             argument: 8.0,
             position: 0.7,

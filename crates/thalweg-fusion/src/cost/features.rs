@@ -26,10 +26,11 @@ const MIN_CONFLICT_COLUMNS: usize = 32;
 const CHUNK: u64 = 32 << 10;
 /// Number of accesses of a call of a row whose arguments take as long as those of one through a table.
 const TABLE_WORDS: u64 = 3;
-/// Number of accesses over one dimension whose preparation for a launch takes as long as that of one over several
-/// (`STRIDED_SETUP`), or through an index map, whose positions are analysed (`MAPPED_SETUP`).
-const STRIDED_SETUP: u64 = 16;
-const MAPPED_SETUP: u64 = 60;
+/// Number of accesses of a call of a longer row that an access through a table, which is filled for each run, takes as
+/// long as.
+const RUN_TABLE_WORDS: u64 = 7;
+/// Number of accesses of a body whose preparation is part of the overhead of its launch, or box.
+const FREE_SETUP: usize = 8;
 
 /// Traffic of one access in a launch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -122,9 +123,10 @@ pub struct CostFeatures {
     pub factors: u64,
     /// Number of values that a scatter writes.
     pub scattered: u64,
-    /// Number of accesses that are checked and prepared for the launch, as multiples of one over a single dimension.
+    /// Number of accesses that are checked and prepared for the launch, over all boxes, without the first
+    /// eight of each.
     pub setup: u64,
-    /// Number of launches of prologues and epilogues on rectangles of a contraction.
+    /// Number of launches of prologues and epilogues on rectangles of a contraction, for boxes after the first.
     pub inner_launches: u64,
     /// As `setup`, over all these launches.
     pub inner_setup: u64,
@@ -234,7 +236,7 @@ fn map(body: &Body, g: &MapGeometry, left: &mut [u64], reads: usize, f: &mut Cos
     f.runs += runs;
     f.calls += calls;
     f.chunks += points.div_ceil(CHUNK.max(call));
-    f.setup += setup(body, &g.accesses, g.extents.len());
+    f.setup += g.accesses.len().saturating_sub(FREE_SETUP) as u64;
     f.positions += positions(&g.accesses, points);
     let evaluations = |i: usize| points * counted.loads[i] as u64;
     traffic(body, &g.accesses, (&g.extents, g.extents.len() - 1, line.as_deref()), evaluations, left, reads, f);
@@ -255,7 +257,7 @@ fn rows(body: &Body, orientation: Orientation, g: &RowGeometry, left: &mut [u64]
     traffic(body, &g.accesses, (&g.extents, lane, None), evaluations, left, reads, f);
     let tables = g.accesses.iter().filter(|a| a.map.is_some()).count() as u64;
     let r = row_features(body, along, g, (&counted, tables), &f.machine);
-    f.setup += setup(body, &g.accesses, g.extents.len());
+    f.setup += g.accesses.len().saturating_sub(FREE_SETUP) as u64;
     f.positions += positions(&g.accesses, points) * if along { 1 } else { u64::from(r.passes) };
     let lanes = order::LANES as u64;
     let passes = counted.passes as u64;
@@ -276,17 +278,6 @@ fn rows(body: &Body, orientation: Orientation, g: &RowGeometry, left: &mut [u64]
     let long = along && row > order::BLOCK as u64;
     f.chunks += if long { points.div_ceil(CHUNK) } else { rows.min(points.div_ceil(CHUNK)) };
     f.rows.push(r);
-}
-
-/// Accesses of a launch over a domain of `rank` dimensions, weighted by the time that checking and preparing them takes.
-fn setup(body: &Body, all: &[AccessGeometry], rank: usize) -> u64 {
-    let flat = rank == 1 && body.accesses.iter().all(|a| a.class != AccessClass::Mapped);
-    let of = |at: &AccessGeometry| match at.map {
-        Some(_) => MAPPED_SETUP,
-        None if flat => 1,
-        None => STRIDED_SETUP,
-    };
-    all.iter().map(of).sum()
 }
 
 /// Positions of `points` points through each map of several levels, times the dimensions of these levels. Positions that
@@ -358,7 +349,7 @@ fn row_features(
         } else {
             r.chunks = rows;
             let blocks = rows * (row / run) * run.div_ceil(block);
-            (r.calls, r.arguments) = (blocks * passes, blocks * arguments);
+            (r.calls, r.arguments) = (blocks * passes, blocks * passes * RUN_TABLE_WORDS * tables);
         }
         return r;
     }

@@ -36,7 +36,8 @@ struct Queue {
     begun: bool,
 }
 
-static QUEUE: Mutex<Queue> = Mutex::new(Queue { jobs: VecDeque::new(), namings: VecDeque::new(), busy: false, begun: false });
+static QUEUE: Mutex<Queue> =
+    Mutex::new(Queue { jobs: VecDeque::new(), namings: VecDeque::new(), busy: false, begun: false });
 static CHANGED: Condvar = Condvar::new();
 
 fn queue() -> MutexGuard<'static, Queue> {

@@ -174,7 +174,7 @@ fn tiled(kernel: &Kernel, tiles: &TileGeometry, left: &mut [u64], reads: usize, 
     // The domain of a prologue or epilogue adds no points or chunks to those of the product.
     (f.points, f.chunks) = points;
     let boxes = bodies(kernel).len() as u64;
-    f.inner_launches += launches * boxes;
+    f.inner_launches += launches * boxes.saturating_sub(1);
     f.inner_setup += launches * f.setup;
     f.setup = setup;
 }
@@ -201,9 +201,14 @@ fn launches(c: &Contraction, g: &ContractionGeometry, (tiles, factor): (&TileGeo
         None => (tiles.points() as u64 / batches).div_ceil(RECTANGLE),
     };
     let cut = if own > 1 && tiles.columns - tiles.rows > 1 { 2 } else { 1 };
-    // Small products run in groups, unless they need whole rows.
-    let grouped = own == 1 && !c.takes_rows();
-    own * cut * if grouped { (tiles.points() as u64).div_ceil(RECTANGLE).min(batches) } else { batches }
+    let groups = match factor {
+        // Rows of several products, whose right operands are computed one by one.
+        None | Some(0) if c.takes_rows() => batches.div_ceil(g.products_at_a_time(c) as u64),
+        // Small products run in groups.
+        _ if own == 1 && !c.takes_rows() => (tiles.points() as u64).div_ceil(RECTANGLE).min(batches),
+        _ => batches,
+    };
+    own * cut * groups
 }
 
 fn product((dtype, precision): (DType, Precision), g: &MatmulGeometry, f: &mut CostFeatures) {
