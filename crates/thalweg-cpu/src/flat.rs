@@ -6,7 +6,7 @@
 //! path (`launch.rs`). A launch of few points spends most of its time on what happens before it runs, and a group has
 //! hundreds of them, so this path has few steps.
 
-use crate::check;
+use crate::check::{self, AccessUse};
 use crate::engine::{Engine, OutOfRange};
 use crate::launch_common::{CHUNK, Stores, straight_ns};
 use std::ops::Range;
@@ -14,12 +14,12 @@ use thalweg_kernel::{AccessClass, Body, MapGeometry};
 use thalweg_runtime::Buffer;
 
 /// Properties of a body that launches need, independent of sizes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Facts {
     /// Arithmetic cost of a point, in additions.
     pub cost: u64,
-    /// Whether the body gathers through any access.
-    pub gathers: bool,
+    /// Uses of the accesses by the body.
+    pub uses: Box<[AccessUse]>,
     /// Whether the body has no gathers and no mapped accesses, and all stores are contiguous and to operands.
     plain: bool,
 }
@@ -27,13 +27,14 @@ pub struct Facts {
 impl Facts {
     /// Derives the properties of a body.
     pub fn new(body: &Body) -> Facts {
-        let gathers = check::gathers(body);
+        let uses = check::uses(body);
+        let gathers = uses.iter().any(|u| u.gathered);
         let mapped = body.accesses.iter().any(|a| a.class == AccessClass::Mapped);
         let writes = body.stores.iter().all(|s| {
             let access = &body.accesses[s.access as usize];
             access.class == AccessClass::Contiguous && access.operand.is_some()
         });
-        Facts { cost: body.cost(), gathers, plain: !gathers && !mapped && writes }
+        Facts { cost: body.cost(), plain: !gathers && !mapped && writes, uses }
     }
 
     /// Whether a launch is flat and sound to run.

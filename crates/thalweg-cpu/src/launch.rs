@@ -10,7 +10,7 @@
 //! then used whole). An odometer counts through the remaining dimensions. Accesses through an index map get a table of
 //! positions per call, so such a call is one contiguous range of the row-major domain.
 
-use crate::check::{self, gathered};
+use crate::check;
 use crate::engine::{Engine, OutOfRange};
 use crate::flat;
 use crate::hardware::CONFLICT_STRIDE;
@@ -18,7 +18,7 @@ use crate::launch_common::{CHUNK, Scratch, Stores, straight_ns};
 use crate::memory;
 use crate::narrow::{Narrow, Widened};
 use crate::short::{Merged, short};
-use crate::tables::{self, Mapped, Tables, TooFar, numbers};
+use crate::tables::{self, Mapped, Tables, TooFar};
 use std::ops::Range;
 use std::sync::Arc;
 use thalweg_ir::MAX_RANK;
@@ -132,7 +132,7 @@ impl<'a> Job<'a> {
         }
         check((body, facts), geometry, operands, scalars);
         let merged = merge(body, geometry);
-        let narrow = Narrow::new((engine, body, widened), geometry, (&merged.0, &merged.1), operands);
+        let narrow = Narrow::new((engine, body, facts, widened), geometry, (&merged.0, &merged.1), operands);
         let (passed, engine) = match narrow {
             Some(narrow) if narrow.stages() => match close((body, facts, widened), geometry, &merged, operands) {
                 Some((traversal, tabled)) => (Passed::Rectangles(Box::new(traversal)), tabled),
@@ -223,8 +223,8 @@ fn check((body, facts): (&Body, &flat::Facts), geometry: &MapGeometry, operands:
     let points = extents.iter().try_fold(1usize, |n, &e| n.checked_mul(e)).filter(|&n| n > 0);
     let domain = points.unwrap_or_else(|| panic!("no domain has the sizes {extents:?}"));
     check::counts(body, &geometry.accesses, operands, scalars);
-    let (along, gathers) = (Some(extents.len() - 1), facts.gathers);
-    let points = check::Points { extents, along, domain, packs: false, gathers };
+    let along = Some(extents.len() - 1);
+    let points = check::Points { extents, along, domain, packs: false, uses: &facts.uses };
     for (i, at) in geometry.accesses.iter().enumerate() {
         check::access(body, i, at, points, operands);
     }
@@ -241,7 +241,7 @@ fn check((body, facts): (&Body, &flat::Facts), geometry: &MapGeometry, operands:
 
 /// Whether the bytes that a launch writes may overlap bytes that it reads.
 fn aliased((body, facts): (&Body, &flat::Facts), geometry: &MapGeometry, operands: &[&Buffer]) -> bool {
-    check::aliased(body, facts.gathers, operands, |i| {
+    check::aliased(body, &facts.uses, operands, |i| {
         let at = &geometry.accesses[i];
         at.map.as_ref().map_or_else(|| Some(check::strided_reach(&geometry.extents, at)), |map| map.reach())
     })
@@ -293,7 +293,7 @@ impl Traversal {
             let unit = if access.operand.is_some() { access.dtype.size() } else { 1 };
             let address = access.operand.map_or(0, |o| operands[o as usize].address() as i64);
             let of = if map.is_some() { [0; MAX_RANK] } else { strides[i] };
-            let bounds = access.operand.filter(|_| facts.gathers && gathered(body, i)).map(|o| {
+            let bounds = access.operand.filter(|_| facts.uses[i].gathered).map(|o| {
                 let operand = operands[o as usize];
                 [operand.address() as u64, (operand.bytes() / unit) as u64]
             });
@@ -484,8 +484,8 @@ fn rectangles<'a>(
     merged: Merged,
     operands: &[&Buffer],
 ) -> Result<(Traversal, Option<&'a Engine>), Error> {
-    let maps = mapped(body, geometry, operands)?;
-    if let Some(short) = short(body, geometry, &merged, operands, &maps, None)
+    let maps = mapped((body, facts), geometry, operands)?;
+    if let Some(short) = short((body, facts), geometry, &merged, operands, &maps, None)
         && let Some(engine) = widened.mapped(body, &short.others)
     {
         return Ok((Traversal::new((body, facts), geometry, (short.merged, short.maps), operands), Some(engine)));
@@ -502,14 +502,18 @@ fn close<'a>(
     operands: &[&Buffer],
 ) -> Option<(Traversal, &'a Engine)> {
     let none = vec![None; body.accesses.len()];
-    let short = short(body, geometry, merged, operands, &none, Some(widened.close_bytes()?))?;
+    let short = short((body, facts), geometry, merged, operands, &none, Some(widened.close_bytes()?))?;
     let engine = widened.mapped(body, &short.others)?;
     Some((Traversal::new((body, facts), geometry, (short.merged, short.maps), operands), engine))
 }
 
 /// Describes the position table of each mapped access; `None` for strided accesses.
-fn mapped(body: &Body, geometry: &MapGeometry, operands: &[&Buffer]) -> Result<Vec<Option<Mapped>>, Error> {
-    let of = |i: usize| (geometry.accesses[i].map.as_ref(), numbers(body, i));
+fn mapped(
+    (body, facts): (&Body, &flat::Facts),
+    geometry: &MapGeometry,
+    operands: &[&Buffer],
+) -> Result<Vec<Option<Mapped>>, Error> {
+    let of = |i: usize| (geometry.accesses[i].map.as_ref(), facts.uses[i].numbers);
     let same = |i: usize, j: &usize| match (of(i), of(*j)) {
         ((Some(a), numbers), (Some(b), too)) => Arc::ptr_eq(a, b) && numbers == too,
         _ => false,
@@ -519,7 +523,7 @@ fn mapped(body: &Body, geometry: &MapGeometry, operands: &[&Buffer]) -> Result<V
         let unit = if access.operand.is_some() { access.dtype.size() } else { 1 };
         let len = access.operand.map(|o| operands[o as usize].bytes() / unit);
         let map = geometry.accesses[i].map.as_ref().filter(|_| access.class == AccessClass::Mapped);
-        let map = map.map(|map| Mapped::new(map, (unit, len), numbers(body, i), (0..i).find(|j| same(i, j))));
+        let map = map.map(|map| Mapped::new(map, (unit, len), facts.uses[i].numbers, (0..i).find(|j| same(i, j))));
         if map.as_ref().is_some_and(Mapped::is_too_wide) {
             return Err(Error::Device {
                 device: "cpu".into(),

@@ -8,6 +8,7 @@
 //! Always true: a table is filled before the call that reads it writes anything.
 
 use crate::engine::{Choice, Engine, OutOfRange};
+use crate::flat::Facts;
 use crate::launch_common::{CHUNK, Scratch, Stores};
 use crate::tunable::TUNABLES;
 use std::ops::Range;
@@ -111,7 +112,7 @@ pub struct Narrow<'a> {
 impl<'a> Narrow<'a> {
     /// Builds a checked launch over merged dimensions; `None` if its rows are not narrow.
     pub fn new(
-        (engine, body, widened): (&'a Engine, &Body, &'a Widened),
+        (engine, body, facts, widened): (&'a Engine, &Body, &Facts, &'a Widened),
         geometry: &MapGeometry,
         (extents, strides): (&[usize], &[[isize; MAX_RANK]]),
         operands: &[&Buffer],
@@ -130,7 +131,7 @@ impl<'a> Narrow<'a> {
             steps[last - 1..].fill(0);
             let address = operand.map_or(0, |o| o.address() as i64);
             let start = address + geometry.accesses[a].base as i64 * unit as i64;
-            let gathered = operand.filter(|_| crate::check::gathered(body, a));
+            let gathered = operand.filter(|_| facts.uses[a].gathered);
             let bounds = gathered.map(|o| [o.address() as u64, (o.bytes() / unit) as u64]);
             Line { start, steps, row, step, unit, along, bounds }
         });

@@ -7,7 +7,7 @@
 //! **Example.** `(x[:, None, 0] - x[None, :, 0]).abs().sum(1)` of a matrix `[1000, 3]` reads the first column a thousand
 //! times. Gathered, an element takes about 1.7 ns; packed, 0.1.
 
-use crate::check::{gathered, strided_reach};
+use crate::check::{self, strided_reach};
 use crate::tunable::TUNABLES;
 use std::cell::Cell;
 use std::ptr::NonNull;
@@ -45,7 +45,8 @@ impl<P> Repacked<P> {
     /// Variant, not compiled yet, of the program of a body.
     pub fn new(body: &Body) -> Repacked<P> {
         let strided = |a: usize| body.accesses[a].class == AccessClass::Strided && body.accesses[a].operand.is_some();
-        let loaded = |a: usize| body.stores.iter().all(|s| s.access as usize != a) && !gathered(body, a);
+        let uses = check::uses(body);
+        let loaded = |a: usize| !uses[a].stored && !uses[a].gathered;
         let candidates = (0..body.accesses.len()).filter(|&a| strided(a) && loaded(a)).map(|a| a as u16).collect();
         Repacked { candidates, variant: OnceLock::new() }
     }

@@ -10,8 +10,8 @@
 //! and the result are contiguous; the largest element is shared by 2×2 points that are not adjacent. In rectangles
 //! these are 8,192 calls of 4 points; in one dimension 32 calls of 1,024 points with a table.
 
-use crate::check::gathered;
-use crate::tables::{Mapped, numbers};
+use crate::flat::Facts;
+use crate::tables::Mapped;
 use crate::tunable::TUNABLES;
 use std::sync::Arc;
 use thalweg_ir::{MAX_RANK, Shape, View};
@@ -37,7 +37,7 @@ pub struct Short {
 /// longer by `TUNABLES.min_call_gain`. With `close_bytes`, the length of calls does not matter; it is `None` if some
 /// operand's elements for the points of a vector are that far apart.
 pub fn short(
-    body: &Body,
+    (body, facts): (&Body, &Facts),
     geometry: &MapGeometry,
     (extents, strides): &Merged,
     operands: &[&Buffer],
@@ -65,7 +65,7 @@ pub fn short(
     }
     let others = |a: &usize| mapped[*a].is_none() && !(first..last).all(|d| runs_on(*a, d));
     let others: Vec<usize> = (0..body.accesses.len()).filter(others).collect();
-    if others.iter().any(|&a| gathered(body, a)) {
+    if others.iter().any(|&a| facts.uses[a].gathered) {
         return None;
     }
     let shape = Shape::new(extents);
@@ -77,10 +77,10 @@ pub fn short(
         // Positions of a table are not negative. Where they are values, they are the access's own.
         let backwards = |(&n, &step): (&usize, &isize)| (n as isize - 1) * step.min(0);
         let least: isize = extents.iter().zip(strides).map(backwards).sum();
-        let start = if numbers(body, a) { 0 } else { base + least };
+        let start = if facts.uses[a].numbers { 0 } else { base + least };
         let map = IndexMap::new(View::new(shape, strides, base - start));
         // Accesses with equal maps share a table, if both or neither read positions as values.
-        let same = made.iter().find(|(b, m)| **m == map && numbers(body, *b) == numbers(body, a));
+        let same = made.iter().find(|(b, m)| **m == map && facts.uses[*b].numbers == facts.uses[a].numbers);
         let (map, like) = match same {
             Some((b, map)) => (map.clone(), Some(*b)),
             None => (Arc::new(map), None),
@@ -91,7 +91,7 @@ pub fn short(
             return None;
         }
         made.push((a, map.clone()));
-        let table = Mapped::new(&map, (unit, len), numbers(body, a), like).from(start as i64);
+        let table = Mapped::new(&map, (unit, len), facts.uses[a].numbers, like).from(start as i64);
         maps[a] = Some(table).filter(|m| !m.is_too_wide())?.into();
     }
     let one = |of: &[isize; MAX_RANK]| {

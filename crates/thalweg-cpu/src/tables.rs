@@ -8,8 +8,9 @@
 //! then whole numbers of such periods, and only the address moves.
 
 use crate::hardware::MAX_TABLE_POINTS;
+use crate::simd::{Job, dispatch};
 use std::sync::Arc;
-use thalweg_kernel::{Body, IndexMap, Node, Positions};
+use thalweg_kernel::{IndexMap, Positions};
 
 /// Target for the total bytes of a call's tables if the call's length can be chosen (`NEAR_BYTES`), and minimum number
 /// of points of such a call (`MIN_CALL_POINTS`).
@@ -38,7 +39,7 @@ pub struct Mapped {
 
 impl Mapped {
     /// An access of that map to an operand of `len` elements of `unit` bytes, or index-only. `same_as` has the same map
-    /// and `numbers` ([`numbers`]).
+    /// and `numbers` ([`AccessUse::numbers`](crate::check::AccessUse)).
     pub fn new(
         map: &Arc<IndexMap>,
         (unit, len): (usize, Option<usize>),
@@ -60,11 +61,6 @@ impl Mapped {
     pub fn is_too_wide(&self) -> bool {
         self.wide && self.len.is_none()
     }
-}
-
-/// Whether a body reads the positions of an access as values, not only elements or the mask.
-pub fn numbers(body: &Body, access: usize) -> bool {
-    body.nodes.iter().any(|n| matches!(n, Node::Index { access: a, .. } if *a as usize == access))
 }
 
 /// Number of points of a call over a row of `columns` points.
@@ -166,8 +162,17 @@ impl<'s> Tables<'s> {
 /// Lowest and highest position in a table. If all are masked out (negative, never read), the lowest is above the
 /// highest.
 pub fn ends(table: &[i32]) -> (i64, i64) {
-    let low = table.iter().fold(i32::MAX, |low, &p| if p < 0 { low } else { low.min(p) });
-    (low as i64, table.iter().copied().fold(-1, i32::max) as i64)
+    struct Ends<'a>(&'a [i32]);
+    impl Job for Ends<'_> {
+        type Out = (u32, i32);
+        #[inline(always)]
+        fn run(self) -> (u32, i32) {
+            // As unsigned numbers, negative ones are above all others.
+            self.0.iter().fold((u32::MAX, -1), |(low, high), &p| (low.min(p as u32), high.max(p)))
+        }
+    }
+    let (low, high) = dispatch(Ends(table));
+    (low.min(i32::MAX as u32) as i64, high as i64)
 }
 
 /// Lowest position in a range of points, for a map whose positions may exceed an i32.

@@ -7,6 +7,7 @@
 
 mod border;
 mod compose;
+mod levels;
 mod repeat;
 mod separable;
 mod shift;

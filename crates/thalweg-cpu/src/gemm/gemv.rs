@@ -29,6 +29,9 @@ const SIDE_BY_SIDE: usize = 16;
 const TERMS_PER_TILE: usize = 16 * TERMS;
 /// Number of terms of a column-major matrix transposed at a time, sized for the first-level cache.
 const TRANSPOSED_TERMS: usize = TERMS;
+/// Number of panels of such columns that are computed at a time, if they are computed: a launch of a body takes about a
+/// microsecond, as long as some thousand elements.
+const PANELS: usize = 4;
 /// Number of terms packed at a time if the matrix is narrow, computed, or strided in both dimensions.
 const PACKED: usize = 8;
 
@@ -64,7 +67,7 @@ pub fn chunk(n: usize, threads: usize) -> usize {
 /// As of [`run`], for these columns.
 unsafe fn columns_of<T: Scheme>(p: &Product<'_, T>, columns: Range<usize>) {
     let n = columns.len().next_multiple_of(64) + 64;
-    let elements = 2 * n + TERMS_PER_TILE + (TRANSPOSED_TERMS * p.kernels.columns).max(PACKED * n);
+    let elements = 2 * n + TERMS_PER_TILE + (PANELS * TRANSPOSED_TERMS * p.kernels.columns).max(PACKED * n);
     scratch::with(scratch::Use::Own, elements * size_of::<T::Slot>(), |memory| {
         let (first, slots) = (memory.cast::<T::Sum>(), memory.cast::<T::Slot>().wrapping_add(2 * n));
         let own = Own::<T> {
@@ -79,6 +82,8 @@ unsafe fn columns_of<T: Scheme>(p: &Product<'_, T>, columns: Range<usize>) {
             match p.right.operand {
                 _ if p.k == 0 => own.all.write_bytes(0, columns.len()),
                 Operand::Strided(r) if r.term == 1 && r.line != 1 => dots(p, &columns, &own),
+                // A body over a few terms of each column would run in short rows.
+                Operand::Computed { terms_last: true, grid: None, .. } => dots(p, &columns, &own),
                 _ => rows(p, &columns, &own),
             }
             finish(p, columns, own.all);
@@ -183,35 +188,41 @@ unsafe fn packed_rows<T: Scheme>(
 /// As for [`columns_of`], whose memory this is.
 unsafe fn dots<T: Scheme>(p: &Product<'_, T>, columns: &Range<usize>, own: &Own<T>) {
     let (panel, size) = (p.kernels.columns, size_of::<T::Slot>() as isize);
+    let computed = matches!(p.right.operand, Operand::Computed { .. });
+    let together = panel * if computed { PANELS } else { 1 };
     for start in (0..p.k).step_by(TERMS_PER_TILE) {
         let terms = start..(start + TERMS_PER_TILE).min(p.k);
         // SAFETY: the caller's promise.
         unsafe { p.left.pack(0..1, terms.clone(), Cuts::whole(1, 1), own.left) };
-        for column in (0..columns.len()).step_by(panel) {
-            let width = panel.min(columns.len() - column);
-            let sums = own.all.wrapping_add(column);
+        for first in (0..columns.len()).step_by(together) {
+            let lines = first..(first + together).min(columns.len());
             for part in terms.clone().step_by(TRANSPOSED_TERMS) {
                 let part = part..(part + TRANSPOSED_TERMS).min(terms.end);
-                let lines = columns.start + column..columns.start + column + width;
+                let packed = columns.start + lines.start..columns.start + lines.end;
                 // SAFETY: the caller's promise.
-                unsafe { p.right.pack(lines, part.clone(), Cuts::whole(width, panel), own.packed) };
-                for block in part.clone().step_by(TERMS) {
-                    let mut args = TileArgs {
-                        left: own.left.wrapping_add(block - start).cast_const().cast(),
-                        left_row: 0,
-                        left_term: size,
-                        right: own.packed.wrapping_add((block - part.start) * panel).cast_const().cast(),
-                        right_term: panel as isize * size,
-                        terms: TERMS.min(part.end - block),
-                        from: if block == 0 { ptr::null() } else { sums.cast_const().cast() },
-                        from_row: 0,
-                        to: sums.cast(),
-                        to_row: 0,
-                        lanes: ptr::null(),
-                        bits: 0,
-                    };
-                    // SAFETY: the caller's promise.
-                    unsafe { p.kernels.tile(1, width, true, &mut args) };
+                unsafe { p.right.pack(packed, part.clone(), Cuts::whole(lines.len(), panel), own.packed) };
+                for (number, column) in lines.clone().step_by(panel).enumerate() {
+                    let width = panel.min(lines.end - column);
+                    let sums = own.all.wrapping_add(column);
+                    let right = own.packed.wrapping_add(number * part.len() * panel);
+                    for block in part.clone().step_by(TERMS) {
+                        let mut args = TileArgs {
+                            left: own.left.wrapping_add(block - start).cast_const().cast(),
+                            left_row: 0,
+                            left_term: size,
+                            right: right.wrapping_add((block - part.start) * panel).cast_const().cast(),
+                            right_term: panel as isize * size,
+                            terms: TERMS.min(part.end - block),
+                            from: if block == 0 { ptr::null() } else { sums.cast_const().cast() },
+                            from_row: 0,
+                            to: sums.cast(),
+                            to_row: 0,
+                            lanes: ptr::null(),
+                            bits: 0,
+                        };
+                        // SAFETY: the caller's promise.
+                        unsafe { p.kernels.tile(1, width, true, &mut args) };
+                    }
                 }
             }
         }

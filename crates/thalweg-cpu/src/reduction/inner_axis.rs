@@ -55,7 +55,7 @@ impl InnerReductionLaunch<'_> {
                     let row = outer * inner + first;
                     let count = rows.min(inner - first);
                     let whole = Block { run: 0, start: 0, len: layout.n };
-                    self.args(row, whole, layout.n, memory, memory, (args, tables));
+                    self.args((row, whole, layout.n), None, memory, memory, (args, tables));
                     *args.last_mut().expect("args end in a count of rows") = self.together as u64;
                     let phases = 0..self.phases.list.len();
                     // SAFETY: every access of the rows is inside its operand; buffers have space for a row, values for
@@ -114,7 +114,8 @@ impl InnerReductionLaunch<'_> {
         let count = if layout.is_mapped() { 1 } else { rows.len().min(inner - rows.start % inner) };
         let memory = scratch.chunk.bytes(self.memory_bytes());
         let Scratch { args, tables, .. } = scratch;
-        self.args(rows.start, Block { run: 0, start: 0, len: layout.n }, layout.n, memory, memory, (args, tables));
+        let whole = Block { run: 0, start: 0, len: layout.n };
+        self.args((rows.start, whole, layout.n), None, memory, memory, (args, tables));
         // SAFETY: every access of the rows is inside its operand, or in the group's memory.
         failure.note(unsafe { self.call(args, layout.n, count, 0..self.phases.list.len()) });
         count
@@ -168,7 +169,7 @@ impl Kernel for InnerReductionLaunch<'_> {
         // SAFETY: values of the row have one word each, in its memory and in the thread's copy: folds write the copy,
         // while other threads may read the row's.
         unsafe { std::ptr::copy_nonoverlapping(chunk.memory, chunk.own, 8 * values) };
-        self.args(chunk.number, block, block.len, chunk.memory, chunk.own, (args, tables));
+        self.args((chunk.number, block, block.len), Some(phase), chunk.memory, chunk.own, (args, tables));
         // SAFETY: every access of the block is inside its operand, and buffers have space for the row.
         unsafe {
             self.call(args, block.len, 1, phase..phase + 1)?;
@@ -188,7 +189,8 @@ impl Kernel for InnerReductionLaunch<'_> {
 
     unsafe fn once(&self, phase: usize, chunk: Chunk, scratch: (&mut Vec<u64>, &mut Tables)) -> Result<(), Error> {
         let (args, tables) = scratch;
-        self.args(chunk.number, Block { run: 0, start: 0, len: 1 }, 1, chunk.memory, chunk.memory, (args, tables));
+        let first = Block { run: 0, start: 0, len: 1 };
+        self.args((chunk.number, first, 1), Some(phase), chunk.memory, chunk.memory, (args, tables));
         // SAFETY: as above, for per-row accesses; sets write the row's values.
         unsafe { self.call(args, 1, 1, phase..phase + 1) }
     }

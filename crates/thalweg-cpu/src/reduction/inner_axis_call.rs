@@ -7,6 +7,7 @@ use super::panels;
 use super::shared_pass::Columns;
 use super::tables::Tables;
 use super::{Stores, may_stream};
+use crate::check::{self, AccessUse};
 use crate::engine::InnerReductionEngine;
 use crate::row_call::{ACCESS_WORDS, MAX_ROWS_ABREAST};
 use crate::tunable::TUNABLES;
@@ -35,6 +36,8 @@ pub struct InnerReductionLaunch<'a> {
     pub buffers: Vec<usize>,
     /// Bytes of the memory of a row.
     pub bytes: usize,
+    /// Accesses that each phase uses.
+    used: Vec<Vec<u16>>,
     /// Number of rows that a call interleaves, if rows run whole.
     pub together: usize,
     /// Partial results by group of rows, if a store of the body combines rows.
@@ -80,6 +83,7 @@ impl<'a> InnerReductionLaunch<'a> {
             stream,
             buffers,
             bytes: places.bytes,
+            used: phases.list.iter().map(|p| accesses(&p.body)).collect(),
             together,
             columns,
         }
@@ -107,12 +111,12 @@ impl<'a> InnerReductionLaunch<'a> {
         Ok(())
     }
 
-    /// Sets the argument words of a call of `n` points from a block's first point on; fills tables and panels.
+    /// Sets the argument words of a call of `n` points from a block's first point on; fills tables and panels. `phase` is
+    /// the only one that the call runs, if given: words of accesses that it does not use are 0.
     pub fn args(
         &self,
-        row: usize,
-        block: Block,
-        n: usize,
+        (row, block, n): (usize, Block, usize),
+        phase: Option<usize>,
         memory: *mut u8,
         values: *mut u8,
         (args, tables): (&mut Vec<u64>, &mut Tables),
@@ -120,21 +124,27 @@ impl<'a> InnerReductionLaunch<'a> {
         let layout = self.layout;
         let inner = layout.kept.len() - 1;
         args.clear();
-        for (i, line) in layout.lines.iter().enumerate() {
+        args.resize(ACCESS_WORDS * layout.lines.len(), 0);
+        let used = phase.map(|p| self.used[p].iter().map(|&i| i as usize));
+        let all = if phase.is_some() { 0..0 } else { 0..layout.lines.len() };
+        for i in used.into_iter().flatten().chain(all) {
+            // Buffers follow the body's own accesses.
+            let Some(line) = layout.lines.get(i) else { continue };
+            let words = &mut args[ACCESS_WORDS * i..][..ACCESS_WORDS];
             if line.map.is_some() {
                 // A row without points has no positions, but a phase that runs once may still need the words.
                 let first = (layout.row > 0).then(|| self.first_point(row, block));
                 let (at, table) = tables.fill(i, line, first, 1, n);
-                args.extend([at, 0, 0, table]);
+                words.copy_from_slice(&[at, 0, 0, table]);
             } else if layout.panels[i] && n > 1 {
                 // SAFETY: the launch was checked against its operands.
                 let at = unsafe { layout.panel(&mut tables.panels, self.launch, i, (row, block)) };
-                args.extend([at, 0, 1, 0]);
+                words.copy_from_slice(&[at, 0, 1, 0]);
             } else {
                 let own = || line.start.wrapping_add(layout.to_row(line, row));
                 let start = self.columns.as_ref().and_then(|c| c.start(i, row)).unwrap_or_else(own);
                 let at = start.wrapping_add(layout.to_point(line, block));
-                args.extend([at as u64, line.kept[inner] as u64, step(line) as u64, line.bounds()]);
+                words.copy_from_slice(&[at as u64, line.kept[inner] as u64, step(line) as u64, line.bounds()]);
             }
         }
         for (&at, dtype) in self.buffers.iter().zip(&self.phases.buffers) {
@@ -172,6 +182,13 @@ impl InnerReductionLaunch<'_> {
             }
         }
     }
+}
+
+/// Accesses that a body uses, in ascending order.
+fn accesses(body: &Body) -> Vec<u16> {
+    let used = |u: &AccessUse| u.gathered || u.loaded || u.numbers || u.masked;
+    let all = check::uses(body);
+    (0..all.len()).filter(|&i| used(&all[i])).map(|i| i as u16).collect()
 }
 
 /// Stride of an access between points of a row, in elements.

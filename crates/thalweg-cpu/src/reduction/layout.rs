@@ -6,8 +6,7 @@
 //! enumerate the runs of a row. The run itself is never merged, since its boundaries are part of a fold's definition.
 
 use super::panels;
-use crate::check::gathered;
-use crate::tables::numbers;
+use crate::check;
 use std::sync::Arc;
 use thalweg_ir::MAX_RANK;
 use thalweg_kernel::order::BLOCK;
@@ -132,6 +131,7 @@ impl<'a> Layout<'a> {
         let last = extents.len() - 1;
         let runs = if row == 0 { vec![] } else { merge(kept..last, false) };
         let launch = if (0..body.accesses.len()).any(mapped) { panels::launch() } else { 0 };
+        let uses = check::uses(body);
         let mut lines = Vec::with_capacity(body.accesses.len());
         for (i, (access, at)) in body.accesses.iter().zip(&geometry.accesses).enumerate() {
             let unit = if access.operand.is_some() { access.dtype.size() as i64 } else { 1 };
@@ -141,12 +141,12 @@ impl<'a> Layout<'a> {
                 map,
                 shift: positions.shift(),
                 positions,
-                numbers: numbers(body, i),
+                numbers: uses[i].numbers,
                 launch,
                 operand: operand.map(|(at, bytes)| (at.cast_const(), bytes / unit as usize)),
                 wide: map.reach().is_some_and(|(_, high)| high > i32::MAX as usize),
                 packed: access.class != AccessClass::Mapped,
-                written: body.stores.iter().any(|s| s.access as usize == i),
+                written: uses[i].stored,
             });
             if map.as_ref().is_some_and(|m| m.wide && m.operand.is_none()) {
                 return Err(Error::Device {
@@ -171,7 +171,7 @@ impl<'a> Layout<'a> {
                 point: if row == 0 { 0 } else { step(last) },
                 map,
                 bounds: operand
-                    .filter(|_| gathered(body, i))
+                    .filter(|_| uses[i].gathered)
                     .map(|(at, bytes)| [at as u64, (bytes / unit as usize) as u64]),
             });
         }

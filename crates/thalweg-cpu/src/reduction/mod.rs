@@ -260,7 +260,7 @@ impl RowsProgram {
             unsafe { bare.run(operands, threads, estimate) };
             return Ok(());
         }
-        let aliased = check::aliased(body, check::gathers(body), operands, |i| {
+        let aliased = check::aliased(body, &check::uses(body), operands, |i| {
             let (access, at) = (&body.accesses[i], &geometry.accesses[i]);
             if let Some(map) = &at.map {
                 return map.reach();
@@ -379,11 +379,11 @@ fn check(body: &Body, geometry: &RowGeometry, orientation: Orientation, operands
     let row = if extents[kept..].contains(&0) { Some(0) } else { product(&extents[kept..]) };
     let domain = row.and_then(|n| rows.checked_mul(n)).unwrap_or_else(|| panic!("no domain has the sizes {extents:?}"));
     check::counts(body, &geometry.accesses, operands, scalars);
-    let gathers = check::gathers(body);
+    let uses = &check::uses(body);
     for (i, (access, at)) in body.accesses.iter().zip(&geometry.accesses).enumerate() {
         let extents = moves(geometry, access.per_row);
         let along = if across { Some(kept - 1) } else { extents.len().checked_sub(1).filter(|_| !access.per_row) };
-        let points = Points { extents, along, domain, packs: !across && !access.per_row, gathers };
+        let points = Points { extents, along, domain, packs: !across && !access.per_row, uses };
         check::access(body, i, at, points, operands);
         let one = matches!(access.class, AccessClass::Uniform | AccessClass::Mapped);
         assert!(across || !access.per_row || one, "access {i} is the same for a row, and {:?}", access.class);

@@ -99,7 +99,7 @@ pub unsafe fn block(
     // thread's memory.
     unsafe {
         std::ptr::copy_nonoverlapping(chunk.memory, chunk.own, 8 * values);
-        along.args(chunk.number, block, block.len, chunk.memory, chunk.own, (args, tables));
+        along.args((chunk.number, block, block.len), None, chunk.memory, chunk.own, (args, tables));
         for store in online.phases.clone().flat_map(|p| &phases.list[p].body.stores) {
             args[ACCESS_WORDS * store.access as usize] = chunk.own.add(8 * values) as u64;
         }

@@ -105,6 +105,19 @@ pub struct Costs {
     /// Time per byte of a computed operand of a large product, which is written to memory and read back. Not measured.
     #[serde(default)]
     pub factor: f64,
+    /// Time to check and prepare an access for a launch. Not measured by calibration.
+    #[serde(default)]
+    pub setup: f64,
+    /// Overhead of a launch of a prologue or epilogue on a rectangle of a contraction, for each box after the first. Not
+    /// measured by calibration.
+    #[serde(default)]
+    pub inner_launch: f64,
+    /// Time to set the arguments of an access for a call of a row kernel. Not measured by calibration.
+    #[serde(default)]
+    pub argument: f64,
+    /// Time of a position, per dimension of the levels of its index map. Not measured by calibration.
+    #[serde(default)]
+    pub position: f64,
     /// Cost of rereading a byte of a row in a later pass, relative to reading it from the memory level where it is.
     /// Below 1 if rows stay in registers.
     pub again: f64,
@@ -203,6 +216,10 @@ impl Costs {
             product: 280.0,
             packing: packing(),
             factor: 0.0,
+            setup: 80.0,
+            inner_launch: 700.0,
+            argument: 8.0,
+            position: 0.7,
             again: 1.0,
             scattered: 3.2,
             one_pass: false,
@@ -267,6 +284,10 @@ impl Costs {
             packing: 0.0,
             // One write and one read.
             factor: 2.0 / memory,
+            setup: 0.0,
+            inner_launch: 0.0,
+            argument: 0.0,
+            position: 0.0,
             // Rows stay in registers.
             again: 0.125,
             scattered: sector,
@@ -336,6 +357,10 @@ impl Costs {
             &mut self.product,
             &mut self.packing,
             &mut self.factor,
+            &mut self.setup,
+            &mut self.inner_launch,
+            &mut self.argument,
+            &mut self.position,
             &mut self.again,
             &mut self.scattered,
         ]);

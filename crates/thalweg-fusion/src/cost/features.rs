@@ -7,6 +7,7 @@ use super::correction::{Family, KernelClass};
 use super::costs::Costs;
 use super::nodes::{self, NodeCounts, Work};
 use serde::Serialize;
+use std::sync::Arc;
 use thalweg_ir::{DType, ScatterOp, Shape, View};
 use thalweg_kernel::{
     Access, AccessClass, AccessGeometry, Body, Computed, Geometry, IndexMap, Kernel, Machine, MapGeometry, Node,
@@ -23,8 +24,13 @@ const MAX_STAGED_PERIOD: usize = 256;
 const MIN_CONFLICT_COLUMNS: usize = 32;
 /// Number of points of a chunk, the unit of work of one thread; smaller work is not split.
 const CHUNK: u64 = 32 << 10;
-/// Number of calls that take as long as filling a table for a short run of a row.
-const TABLE_CALLS: u64 = 4;
+/// Number of accesses of a call of a row whose arguments take as long as those of one through a table.
+const TABLE_WORDS: u64 = 3;
+/// Number of accesses of a call of a longer row that an access through a table, which is filled for each run, takes as
+/// long as.
+const RUN_TABLE_WORDS: u64 = 7;
+/// Number of accesses of a body whose preparation is part of the overhead of its launch, or box.
+const FREE_SETUP: usize = 8;
 
 /// Traffic of one access in a launch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -66,6 +72,8 @@ pub struct RowFeatures {
     pub chunks: u64,
     /// Number of calls of the generated code.
     pub calls: u64,
+    /// Number of accesses whose arguments are computed, over all calls.
+    pub arguments: u64,
     /// Whether adjacent narrow rows are processed as one long row.
     pub joined: bool,
 }
@@ -115,6 +123,15 @@ pub struct CostFeatures {
     pub factors: u64,
     /// Number of values that a scatter writes.
     pub scattered: u64,
+    /// Number of accesses that are checked and prepared for the launch, over all boxes, without the first
+    /// eight of each.
+    pub setup: u64,
+    /// Number of launches of prologues and epilogues on rectangles of a contraction, for boxes after the first.
+    pub inner_launches: u64,
+    /// As `setup`, over all these launches.
+    pub inner_setup: u64,
+    /// Number of positions that are computed through several levels of an index map, times the dimensions of these.
+    pub positions: u64,
     /// Whether no vector code can be emitted for the kernel.
     pub portable: bool,
     /// Whether weights between two products are computed in one pass from scores in registers, where possible: see
@@ -219,6 +236,8 @@ fn map(body: &Body, g: &MapGeometry, left: &mut [u64], reads: usize, f: &mut Cos
     f.runs += runs;
     f.calls += calls;
     f.chunks += points.div_ceil(CHUNK.max(call));
+    f.setup += g.accesses.len().saturating_sub(FREE_SETUP) as u64;
+    f.positions += positions(&g.accesses, points);
     let evaluations = |i: usize| points * counted.loads[i] as u64;
     traffic(body, &g.accesses, (&g.extents, g.extents.len() - 1, line.as_deref()), evaluations, left, reads, f);
 }
@@ -235,14 +254,11 @@ fn rows(body: &Body, orientation: Orientation, g: &RowGeometry, left: &mut [u64]
         let loads = counted.loads[i] as u64;
         if body.accesses[i].per_row { rows * loads.min(1) } else { points * loads }
     };
-    let first = f.traffic.len();
     traffic(body, &g.accesses, (&g.extents, lane, None), evaluations, left, reads, f);
-    let mut r = row_features(body, along, g, &counted, &f.machine);
-    if along {
-        // A table is filled for each run, or elements are staged for it.
-        let by_table = |t: &&Traffic| matches!(t.access, AccessKind::Mapped | AccessKind::Close);
-        r.calls += r.calls * TABLE_CALLS * f.traffic[first..].iter().filter(by_table).count() as u64;
-    }
+    let tables = g.accesses.iter().filter(|a| a.map.is_some()).count() as u64;
+    let r = row_features(body, along, g, (&counted, tables), &f.machine);
+    f.setup += g.accesses.len().saturating_sub(FREE_SETUP) as u64;
+    f.positions += positions(&g.accesses, points) * if along { 1 } else { u64::from(r.passes) };
     let lanes = order::LANES as u64;
     let passes = counted.passes as u64;
     let row_runs = passes * points / (g.extents[lane] as u64).max(1);
@@ -264,7 +280,30 @@ fn rows(body: &Body, orientation: Orientation, g: &RowGeometry, left: &mut [u64]
     f.rows.push(r);
 }
 
-fn row_features(body: &Body, along: bool, g: &RowGeometry, counted: &NodeCounts, machine: &Machine) -> RowFeatures {
+/// Positions of `points` points through each map of several levels, times the dimensions of these levels. Positions that
+/// repeat are computed for one period.
+fn positions(all: &[AccessGeometry], points: u64) -> u64 {
+    let of = |(i, at): (usize, &AccessGeometry)| {
+        let map = at.map.as_ref().filter(|m| m.levels().len() > 1)?;
+        if all[..i].iter().any(|a| a.map.as_ref().is_some_and(|m| Arc::ptr_eq(m, map))) {
+            return None;
+        }
+        let sizes = map.levels().flat_map(|(view, _)| view.shape.iter());
+        let dims = sizes.filter(|n| **n > 1).count() as u64;
+        let points = map.shift().map_or(points, |(period, _)| (period as u64).min(points));
+        // Bounded strides take one addition a point.
+        Some(if map.bordered().is_some() { points } else { dims * points })
+    };
+    all.iter().enumerate().filter_map(of).sum()
+}
+
+fn row_features(
+    body: &Body,
+    along: bool,
+    g: &RowGeometry,
+    (counted, tables): (&NodeCounts, u64),
+    machine: &Machine,
+) -> RowFeatures {
     let (rows, row) = (g.rows() as u64, g.row() as u64);
     let loaded = |i: &usize| counted.loads[*i] > 0 && !body.accesses[*i].per_row && body.accesses[*i].operand.is_some();
     let (mut again, mut point) = (counted.kept, counted.held);
@@ -284,6 +323,7 @@ fn row_features(body: &Body, along: bool, g: &RowGeometry, counted: &NodeCounts,
         near: 0,
         chunks: 0,
         calls: 0,
+        arguments: 0,
         joined: false,
     };
     let block = order::BLOCK as u64;
@@ -294,13 +334,22 @@ fn row_features(body: &Body, along: bool, g: &RowGeometry, counted: &NodeCounts,
         r.near = point * if online { block } else { row };
         let run = (*g.extents.last().expect("a row has a dimension") as u64).max(1);
         let inner = if g.kept == 0 { 1 } else { g.extents[g.kept - 1] as u64 };
-        if run == row && row <= block {
+        // Scans run over the whole buffer of a row, between calls.
+        let phase_by_phase = !body.scans.is_empty() || !body.combined.is_empty();
+        let arguments = counted.loads.iter().map(|&l| u64::from(l.max(1))).sum::<u64>() + TABLE_WORDS * tables;
+        if run == row && row <= block && (phase_by_phase || tables > 0) && machine.least_run > 1 {
+            // Tables, and the phases between scans, are for one row.
+            r.chunks = rows;
+            let phases = if phase_by_phase { 2 * passes } else { 1 };
+            (r.calls, r.arguments) = (rows * phases, rows * arguments);
+        } else if run == row && row <= block {
             // As many rows per call as have a constant stride.
             r.chunks = rows / inner.max(1) * (inner * row).div_ceil(CHUNK);
             r.calls = r.chunks;
         } else {
             r.chunks = rows;
-            r.calls = rows * (row / run) * run.div_ceil(block) * passes;
+            let blocks = rows * (row / run) * run.div_ceil(block);
+            (r.calls, r.arguments) = (blocks * passes, blocks * passes * RUN_TABLE_WORDS * tables);
         }
         return r;
     }

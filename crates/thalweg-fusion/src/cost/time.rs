@@ -28,7 +28,8 @@ impl Costs {
         let moved = one + (all - one) * share;
         let shared = self.overlapped(arithmetic / n, moved + near / n) + overhead / n;
         let work = if n > 1.0 { self.spread(alone, shared) } else { alone };
-        let fixed = self.launch + features.boxes.saturating_sub(1) as f64 * self.boxed;
+        let boxes = features.boxes.saturating_sub(1) as f64 * self.boxed;
+        let fixed = self.launch + boxes + features.setup as f64 * self.setup;
         let correction =
             if self.corrections.is_empty() { 1.0 } else { self.corrections.factor(KernelClass::of(features)) };
         (((fixed + work) * correction * 1e3) as u64).max(1)
@@ -101,6 +102,7 @@ impl Costs {
             (features.alive.saturating_sub(self.registers) as u64 * features.points, self.spill),
             (features.scattered, self.scattered),
             (features.packed, self.packing * self.simple),
+            (features.positions, self.position),
         ];
         let moves: f64 = features
             .traffic
@@ -139,8 +141,9 @@ impl Costs {
                 0.0
             };
             let strips = if r.along { 0.0 } else { (r.chunks * r.passes as u64) as f64 * self.strip };
-            along + strips + r.calls as f64 * self.call
+            along + strips + r.calls as f64 * self.call + r.arguments as f64 * self.argument
         });
-        features.runs as f64 * self.run + features.calls as f64 * self.call + rows.sum::<f64>()
+        let inner = features.inner_launches as f64 * self.inner_launch + features.inner_setup as f64 * self.setup;
+        features.runs as f64 * self.run + features.calls as f64 * self.call + rows.sum::<f64>() + inner
     }
 }

@@ -387,6 +387,10 @@ impl TileBox {
     fn moved(&self, at: &AccessGeometry, cut: &Cut, extents: &[usize]) -> AccessGeometry {
         let from = |d: usize| cut[d].0 - self.origin[d];
         if let Some(map) = &at.map {
+            if cut.iter().zip(&self.origin).zip(&self.geometry.extents).all(|((c, &o), &n)| *c == (o, n)) {
+                // All of the box, as in a small product.
+                return at.clone();
+            }
             let parts: Vec<(i64, i64, usize)> = cut.iter().enumerate().map(|(d, c)| (from(d) as i64, 1, c.1)).collect();
             let map: IndexMap = (**map).clone().slice(&parts);
             let (reach, distinct) = (at.reach.and_then(|_| map.reach()), map.distinct());

@@ -6,6 +6,7 @@
 
 use super::IndexMap;
 use super::compose::{places, valid_steps};
+use super::levels::DividedLevels;
 use super::separable::Separable;
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -120,7 +121,7 @@ impl Bound {
 #[derive(Clone, Debug)]
 pub struct Positions {
     map: Arc<IndexMap>,
-    form: Form,
+    form: Arc<Form>,
 }
 
 /// Form of the positions over a shape, which may have dimensions of the domain split.
@@ -128,7 +129,9 @@ pub struct Positions {
 enum Form {
     Strided(Shape, Bordered),
     Separable(Shape, Separable),
-    /// Through the levels of the map.
+    /// Through the levels of the map, by multiplications.
+    Divided(DividedLevels),
+    /// Through the levels of the map, which has more than 2³¹ points or positions.
     Other,
 }
 
@@ -141,10 +144,10 @@ impl Positions {
     /// Period and shift of the positions, as [`IndexMap::shift`]. That one does not detect that the sizes of the domain
     /// keep an index from carrying; this one does.
     pub fn shift(&self) -> Option<(usize, i64)> {
-        let own = match &self.form {
+        let own = match &*self.form {
             Form::Strided(shape, strided) => strided.shift(*shape),
             Form::Separable(shape, separable) => separable.shift(*shape),
-            Form::Other => None,
+            Form::Divided(_) | Form::Other => None,
         };
         own.into_iter().chain(self.map.shift()).min_by_key(|(points, _)| *points)
     }
@@ -152,12 +155,13 @@ impl Positions {
     /// As [`IndexMap::fill`], without a division per dimension, level and point if the positions are strided or
     /// separable.
     pub fn fill(&self, start: usize, origin: i64, out: &mut [i32]) {
-        match &self.form {
+        match &*self.form {
             Form::Strided(shape, strided) if !self.map.fill_repeating(start, origin, out) => {
                 strided.fill(*shape, start, origin, out);
             }
             Form::Strided(..) => {}
             Form::Separable(shape, separable) => separable.fill(*shape, start, origin, out),
+            Form::Divided(levels) => levels.fill(start, origin, out),
             Form::Other => self.map.fill(start, origin, out),
         }
     }
@@ -194,9 +198,10 @@ impl IndexMap {
             let strided = others.iter().find_map(|map| Some(Form::Strided(map.shape(), map.bordered()?)));
             let all = || std::iter::once(&**self).chain(&others);
             let separable = || all().find_map(|map| Some(Form::Separable(map.shape(), map.separable()?)));
-            strided.or_else(separable).unwrap_or(Form::Other)
+            let divided = || Some(Form::Divided(self.divided()?));
+            strided.or_else(separable).or_else(divided).unwrap_or(Form::Other)
         });
-        Positions { map: self.clone(), form }
+        Positions { map: self.clone(), form: Arc::new(form) }
     }
 
     /// Map as bounded strides, if possible: at each level, every coordinate has to be affine in the domain's index
@@ -288,7 +293,7 @@ mod tests {
         let points = map.shape().numel();
         let all: Vec<i32> = (0..points).map(|p| map.position(p).map_or(-1, |p| p as i32 - 3)).collect();
         let positions = Arc::new(map.clone()).positions();
-        assert!(matches!(positions.form, Form::Strided(..)), "{map:?} goes by strides inside of bounds");
+        assert!(matches!(*positions.form, Form::Strided(..)), "{map:?} goes by strides inside of bounds");
         if let Some((further, step)) = positions.shift() {
             let moved = |p: usize| map.position(p).map(|at| at as i64 + step);
             let anew = |p: usize| map.position(p + further).map(|at| at as i64) == moved(p);

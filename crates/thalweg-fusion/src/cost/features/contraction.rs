@@ -11,6 +11,11 @@ use thalweg_kernel::{
     MatmulGeometry, Node, NodeId, Precision, RowGeometry, Store, TileGeometry, Weights, bodies, copied, widened_bytes,
 };
 
+/// Number of points of a rectangle that an epilogue is launched on, or the prologues of several small products.
+const RECTANGLE: u64 = 16 << 10;
+/// Number of lines (rows of A, columns of B), and of terms, of a rectangle that a prologue is launched on.
+const LINES: usize = 192;
+const TERMS: usize = 256;
 /// Number of rows, and of columns, of an output tile, the unit in which products are divided into chunks.
 const PRODUCT_CHUNK: u64 = 96;
 
@@ -47,7 +52,7 @@ fn epilogue(c: &Contraction, g: &ContractionGeometry, left: &[u64], f: &mut Cost
     own.insert(epilogue.sums as usize, 0);
     own.resize((epilogue.reads + epilogue.writes) as usize, 0);
     let first = f.traffic.len();
-    tiled(&epilogue.kernel, tiles, &mut own, epilogue.reads as usize, f);
+    tiled(&epilogue.kernel, tiles, &mut own, epilogue.reads as usize, launches(c, g, (tiles, None)), f);
     f.forget_sums(first, epilogue.sums, bodies(&epilogue.kernel));
     epilogue.reads as usize - 1
 }
@@ -57,7 +62,7 @@ fn epilogue(c: &Contraction, g: &ContractionGeometry, left: &[u64], f: &mut Cost
 fn factors(c: &Contraction, g: &ContractionGeometry, left: &mut [u64], f: &mut CostFeatures) -> usize {
     product((c.dtype, c.precision), &g.product, f);
     let mut at = 0;
-    for (factor, tiles) in c.factors.iter().zip(&g.factors) {
+    for (n, (factor, tiles)) in c.factors.iter().zip(&g.factors).enumerate() {
         let Some((factor, tiles)) = factor.as_deref().zip(tiles.as_deref()) else {
             contiguous(&left[at..at + 1], 1, f);
             at += 1;
@@ -77,9 +82,9 @@ fn factors(c: &Contraction, g: &ContractionGeometry, left: &mut [u64], f: &mut C
         at += factor.operands;
         if let Some((loads, g)) = only_loads(&factor.kernel, tiles, f.borders) {
             // Packing calls no body.
-            let (domain, work) = ((f.points, f.chunks, f.calls), f.work);
+            let (domain, work) = ((f.points, f.chunks, f.calls, f.setup), f.work);
             map(&loads, &g, &mut own, usize::MAX, f);
-            ((f.points, f.chunks, f.calls), f.work) = (domain, work);
+            ((f.points, f.chunks, f.calls, f.setup), f.work) = (domain, work);
             continue;
         }
         if factor.inner.is_none() {
@@ -91,7 +96,7 @@ fn factors(c: &Contraction, g: &ContractionGeometry, left: &mut [u64], f: &mut C
             one_pass(&weights, tiles, &mut own, sums, f);
             continue;
         }
-        tiled(&factor.kernel, tiles, &mut own, usize::MAX, f);
+        tiled(&factor.kernel, tiles, &mut own, usize::MAX, launches(c, g, (tiles, Some(n))), f);
     }
     at
 }
@@ -162,21 +167,48 @@ impl CostFeatures {
 
 /// Adds the features of a map or row body that runs rectangle by rectangle, without changing the number of points and
 /// chunks.
-fn tiled(kernel: &Kernel, tiles: &TileGeometry, left: &mut [u64], reads: usize, f: &mut CostFeatures) {
+fn tiled(kernel: &Kernel, tiles: &TileGeometry, left: &mut [u64], reads: usize, launches: u64, f: &mut CostFeatures) {
     let points = (f.points, f.chunks);
+    let setup = std::mem::take(&mut f.setup);
+    bodies_of(kernel, tiles, left, reads, f);
+    // The domain of a prologue or epilogue adds no points or chunks to those of the product.
+    (f.points, f.chunks) = points;
+    let boxes = bodies(kernel).len() as u64;
+    f.inner_launches += launches * boxes.saturating_sub(1);
+    f.inner_setup += launches * f.setup;
+    f.setup = setup;
+}
+
+fn bodies_of(kernel: &Kernel, tiles: &TileGeometry, left: &mut [u64], reads: usize, f: &mut CostFeatures) {
     f.boxes = f.boxes.max(tiles.boxes.len() as u32);
     if let Kernel::Rows { body, orientation } = kernel {
         let MapGeometry { extents, accesses } = tiles.boxes[0].geometry.clone();
         let g = RowGeometry { kept: extents.len() - 1, extents, accesses };
         rows(body, *orientation, &g, left, reads, f);
-        (f.points, f.chunks) = points;
         return;
     }
     for (body, part) in bodies(kernel).iter().zip(&tiles.boxes).filter(|(_, part)| part.geometry.points() > 0) {
         map(body, &part.geometry, left, reads, f);
     }
-    // The domain of a prologue or epilogue adds no points or chunks to those of the product.
-    (f.points, f.chunks) = points;
+}
+
+/// Number of launches of the prologue of matrix operand `factor`, or of the epilogue, a rectangle each. Rectangles that
+/// end inside of an outer dimension of their rows take two launches.
+fn launches(c: &Contraction, g: &ContractionGeometry, (tiles, factor): (&TileGeometry, Option<usize>)) -> u64 {
+    let (p, batches) = (&g.product, g.batches().max(1) as u64);
+    let own = match factor {
+        Some(n) => ([p.m, p.n][n].div_ceil(LINES) * p.k.div_ceil(TERMS)) as u64,
+        None => (tiles.points() as u64 / batches).div_ceil(RECTANGLE),
+    };
+    let cut = if own > 1 && tiles.columns - tiles.rows > 1 { 2 } else { 1 };
+    let groups = match factor {
+        // Rows of several products, whose right operands are computed one by one.
+        None | Some(0) if c.takes_rows() => batches.div_ceil(g.products_at_a_time(c) as u64),
+        // Small products run in groups.
+        _ if own == 1 && !c.takes_rows() => (tiles.points() as u64).div_ceil(RECTANGLE).min(batches),
+        _ => batches,
+    };
+    own * cut * groups
 }
 
 fn product((dtype, precision): (DType, Precision), g: &MatmulGeometry, f: &mut CostFeatures) {
