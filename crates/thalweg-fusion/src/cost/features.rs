@@ -340,7 +340,7 @@ fn row_features(
         if run == row && row <= block && (phase_by_phase || tables > 0) && machine.least_run > 1 {
             // Tables, and the phases between scans, are for one row.
             r.chunks = rows;
-            let phases = if phase_by_phase { 2 * passes } else { 1 };
+            let phases = if phase_by_phase { 2 } else { 1 };
             (r.calls, r.arguments) = (rows * phases, rows * arguments);
         } else if run == row && row <= block {
             // As many rows per call as have a constant stride.
