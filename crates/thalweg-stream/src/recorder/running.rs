@@ -48,7 +48,7 @@ impl Recorder {
         }
         // On a device with asynchronous launches the host's clock does not measure a run.
         let on_its_own = self.device.device().throughput().is_some();
-        // What ran before a plan that takes longer runs on while others are named, or searched for.
+        // Faster plan that ran before this one: it runs on while others are named, or searched for.
         let faster = ready.disappoints();
         let turn = ready.autotuning.turn(self.ops.len(), on_its_own, faster, |ns, waits| {
             let laid = self.laid_out();
