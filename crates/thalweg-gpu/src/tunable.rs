@@ -11,6 +11,9 @@ thalweg_ir::tunables! {
         /// Maximum 32-bit registers per thread for the elements of a row that are held between passes; half as many in
         /// blocks of more than 512 threads, and where several blocks hold a row.
         max_held_registers: 64, in 0..=16,
+        /// Maximum number of operations of a thread in the unrolled loop over the elements of a row that it holds. Long
+        /// bodies with all elements unrolled are compiled for seconds.
+        max_unrolled_operations: 6144, in 64..=1024,
         /// Maximum number of values for an element of a scatter, on average, at which atomic additions of floats are used
         /// where their order is free.
         max_atomic_values: 512, in 0..=16,

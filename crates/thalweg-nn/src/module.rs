@@ -107,7 +107,7 @@ pub enum Slot<'a> {
 /// # Types of fields
 /// | type | meaning |
 /// |---|---|
-/// | [`Tensor`] | a parameter |
+/// | [`Tensor`] | a parameter; frozen unless it is tracked (`Tensor::randn([8]).tracked()`) |
 /// | [`Buffer`] | a buffer, or a constant |
 /// | [`Mode`](crate::Mode) | training or evaluation mode |
 /// | another module | its tensors, prefixed by the field's name |
@@ -129,7 +129,7 @@ pub enum Slot<'a> {
 /// # Values
 /// A module owns handles; `clone` copies these, never the elements, and as values are immutable, a clone is a snapshot.
 /// An optimizer step replaces the handles in its module. Parameters of the layers of this crate are tracked from the
-/// start.
+/// start; a tensor that you create yourself is tracked after [`Tensor::tracked`], and else it stays as it is.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a module",
     label = "holds no tensors that a module could name",

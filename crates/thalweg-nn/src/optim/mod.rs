@@ -103,8 +103,21 @@ pub trait Optimizer {
     /// [`state_names`](Optimizer::state_names), which the rule replaces; each starts as zeros.
     fn update(&self, step: &Step<'_>, state: &mut [Tensor]) -> Tensor;
 
-    /// Updates the parameters of a model by their gradients; they become new leaves. Records operations and runs
-    /// nothing.
+    /// Updates the parameters of a model by their gradients; they become new leaves. Parameters without a gradient,
+    /// such as frozen and untracked ones, stay as they are. Records operations and runs nothing.
+    ///
+    /// A model is any [`Module`], also a list of tensors:
+    ///
+    /// ```
+    /// use thalweg_nn::optim::{Optimizer, Sgd};
+    /// use thalweg_nn::prelude::*;
+    /// let mut weights = vec![Tensor::new([1.0f32, 2.0]).tracked(), Tensor::new([3.0f32]).tracked()];
+    /// let loss = weights[0].square().sum(..) + weights[1].sum(..);
+    /// Sgd::new(0.5).step(&mut weights, &loss.backward());
+    /// assert_eq!(weights[0].to_vec::<f32>()?, [0.0, 0.0]);
+    /// assert_eq!(weights[1].to_vec::<f32>()?, [2.5]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// If a parameter's shape differs from that of the state loaded for its name.

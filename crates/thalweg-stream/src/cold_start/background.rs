@@ -2,8 +2,9 @@
 //! often.
 //!
 //! In: jobs, in the order in which classes come again. Out: the plan found, passed to the entry of the plan store that
-//! asked. There is one thread, started by the first job. A job that finds the queue full is asked for again when its
-//! class comes again. Competing plans are named ([`Naming`]) when no job waits.
+//! asked. Threads are started by jobs that find all busy: one for every four processors, up to four. A job that finds
+//! the queue full is asked for again when its class comes again. Competing plans are named ([`Naming`]) when no job
+//! waits.
 //!
 //! Always true: a search holds no lock of the entry that asked, and reports to that entry whatever happens.
 
@@ -19,7 +20,7 @@ use crate::saved::{self, Answer, Origin};
 use crate::tunable::TUNABLES;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard};
 use std::time::Instant;
 use thalweg_fusion::{AvailablePlans, Effort, Instance, Plan, Segment, instantiate, plan_of_turns, plan_with};
 use thalweg_runtime::{Counters, Error, count, counters};
@@ -31,14 +32,13 @@ struct Queue {
     jobs: VecDeque<Job>,
     /// Requests for competing plans.
     namings: VecDeque<Naming>,
-    /// Whether the thread is working.
-    busy: bool,
-    /// Whether the thread exists.
-    begun: bool,
+    /// Number of threads that are working.
+    busy: usize,
+    /// Number of threads.
+    threads: usize,
 }
 
-static QUEUE: Mutex<Queue> =
-    Mutex::new(Queue { jobs: VecDeque::new(), namings: VecDeque::new(), busy: false, begun: false });
+static QUEUE: Mutex<Queue> = Mutex::new(Queue { jobs: VecDeque::new(), namings: VecDeque::new(), busy: 0, threads: 0 });
 static CHANGED: Condvar = Condvar::new();
 
 fn queue() -> MutexGuard<'static, Queue> {
@@ -49,7 +49,8 @@ fn queue() -> MutexGuard<'static, Queue> {
 pub(crate) fn search(job: Job) -> bool {
     job.device.device().compile_in_background();
     let mut queue = queue();
-    let accepted = queue.jobs.len() < MAX_WAITING_JOBS && queue.begins();
+    let waiting = queue.jobs.len();
+    let accepted = waiting < MAX_WAITING_JOBS && queue.begins(waiting + 1);
     if accepted {
         queue.jobs.push_back(job);
         CHANGED.notify_all();
@@ -60,7 +61,7 @@ pub(crate) fn search(job: Job) -> bool {
 /// Queues a request for competing plans. Returns whether there was space for it.
 pub(crate) fn name_others(naming: Naming) -> bool {
     let mut queue = queue();
-    let accepted = queue.namings.len() < MAX_WAITING_JOBS && queue.begins();
+    let accepted = queue.namings.len() < MAX_WAITING_JOBS && queue.begins(1);
     if accepted {
         queue.namings.push_back(naming);
         CHANGED.notify_all();
@@ -69,23 +70,30 @@ pub(crate) fn name_others(naming: Naming) -> bool {
 }
 
 impl Queue {
-    /// Starts the thread if there is none. Returns whether there is one.
-    fn begins(&mut self) -> bool {
-        if !self.begun {
+    /// Starts a thread if fewer than `waiting` have nothing to do and there may be more. Returns whether there is one.
+    fn begins(&mut self, waiting: usize) -> bool {
+        if self.threads - self.busy < waiting && self.threads < max_threads() {
             let thread = std::thread::Builder::new().name("thalweg-planner".into()).stack_size(STACK).spawn(work);
-            self.begun = thread.is_ok();
+            self.threads += usize::from(thread.is_ok());
         }
-        self.begun
+        self.threads > 0
     }
 
-    /// Next work of the thread: the oldest job, else the oldest request for competing plans.
+    /// Next work of a thread: the oldest job, else the oldest request for competing plans.
     fn next(&mut self) -> Option<Task> {
         let job = self.jobs.pop_front().map(|job| Task::Search(Box::new(job)));
         job.or_else(|| self.namings.pop_front().map(Task::Name))
     }
 }
 
-/// Unit of work of the thread.
+/// Maximum number of threads. A search works on one, and leaves three quarters of the processors to the program.
+fn max_threads() -> usize {
+    static MAX: LazyLock<usize> =
+        LazyLock::new(|| std::thread::available_parallelism().map_or(1, |n| (n.get() / 4).clamp(1, 4)));
+    *MAX
+}
+
+/// Unit of work of a thread.
 enum Task {
     Search(Box<Job>),
     Name(Naming),
@@ -95,7 +103,7 @@ enum Task {
 /// plan from the next time on.
 pub fn finish_searches() {
     let mut queue = queue();
-    while queue.busy || !queue.jobs.is_empty() || !queue.namings.is_empty() {
+    while queue.busy > 0 || !queue.jobs.is_empty() || !queue.namings.is_empty() {
         queue = CHANGED.wait(queue).unwrap_or_else(|e| e.into_inner());
     }
 }
@@ -109,7 +117,7 @@ fn work() {
                 None => waiting = CHANGED.wait(waiting).unwrap_or_else(|e| e.into_inner()),
             }
         };
-        waiting.busy = true;
+        waiting.busy += 1;
         drop(waiting);
         // A panic must not block the threads that wait for the queue to drain.
         let work = || match task {
@@ -119,7 +127,7 @@ fn work() {
         if catch_unwind(AssertUnwindSafe(work)).is_err() {
             tracing::error!("a search in the background panicked");
         }
-        queue().busy = false;
+        queue().busy -= 1;
         CHANGED.notify_all();
     }
 }

@@ -28,7 +28,7 @@ use crate::tunable::TUNABLES;
 use singles::Singles;
 use std::sync::Arc;
 use thalweg_fusion::{
-    AvailablePlans, Costs, Effort, Instance, Plan, ScalarClasses, Segment, instantiate, plan_with, unfused_work,
+    AvailablePlans, Costs, Effort, Instance, Plan, ScalarClasses, Segment, Step, instantiate, plan_with, unfused_work,
 };
 use thalweg_runtime::{Error, Program, environment};
 
@@ -130,19 +130,22 @@ fn quick(
     })
 }
 
-/// Programs of an instance, if none of them needs a slow compiler.
+/// Programs of an instance, if none of them needs a slow compiler. The first that does ends the search, because asking
+/// writes sources.
 pub(crate) fn at_once(
     device: DeviceRef,
     segment: &Segment<'_>,
     instance: &Instance,
 ) -> Result<Option<Vec<Arc<dyn Program>>>, Error> {
-    let launches: Vec<_> = instance.steps.iter().map(|s| (&*s.kernel, &*s.geometry)).collect();
-    let programs = || device.device().at_once(&launches);
-    Ok(defect::caught("the compiler", device, segment, programs)??.into_iter().collect())
+    let device_programs = |step: &Step| -> Result<Option<Arc<dyn Program>>, Error> {
+        Ok(device.device().at_once(&[(&*step.kernel, &*step.geometry)])?.pop().flatten())
+    };
+    let programs = || instance.steps.iter().map(|step| device_programs(step).transpose()).collect::<Option<_>>();
+    defect::caught("the compiler", device, segment, programs)?.transpose()
 }
 
 /// Whether programs of an instance have to be compiled by a slow compiler first.
 pub(crate) fn has_to_wait(device: DeviceRef, instance: &Instance) -> bool {
-    let launches: Vec<_> = instance.steps.iter().map(|s| (&*s.kernel, &*s.geometry)).collect();
-    device.device().uncompiled(&launches) > 0
+    let device = device.device();
+    instance.steps.iter().any(|step| device.uncompiled(&[(&*step.kernel, &*step.geometry)]) > 0)
 }

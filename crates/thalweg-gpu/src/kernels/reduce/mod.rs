@@ -4,7 +4,8 @@ pub mod emit;
 pub mod params;
 pub(crate) mod select;
 
-use crate::space::SpaceClass;
+use crate::body::wanted;
+use crate::space::{Addressing, SpaceClass};
 use thalweg_ir::{DType, ScanOp};
 use thalweg_kernel::{
     Along, Body, OnlineFold, OnlinePasses, Phase, Phases, Rescaling, Scan, Shift, online_passes, phases,
@@ -200,6 +201,17 @@ pub fn combined_values(body: &Body) -> usize {
 pub fn left(phase: &Phase) -> impl Iterator<Item = u16> + '_ {
     let folds = phase.combined.iter().filter(|c| c.along == Along::Fold);
     folds.flat_map(|c| (c.slot..).take(c.of.region().args.len()))
+}
+
+/// Operations of the index arithmetic of an access through an index map of two views.
+const MAPPED_OPERATIONS: usize = 16;
+
+/// Number of operations of a pass over the points of a row, per point; `body` is the pass.
+pub fn operations(body: &Body, class: &SpaceClass) -> usize {
+    let is_mapped = |k: usize| matches!(class.addressing.get(k), Some(Addressing::Mapped(_)));
+    let uses = wanted(body).into_iter().enumerate().filter(|&(k, _)| is_mapped(k));
+    let mapped: usize = uses.map(|(_, w)| usize::from(w.load) + usize::from(w.position)).sum();
+    body.nodes.len() + MAPPED_OPERATIONS * mapped
 }
 
 /// Whether phase `number` runs once a row after the last pass, and that pass ends with folds by user-defined combines.

@@ -5,10 +5,14 @@ use crate::emit::access::Stand;
 use crate::emit::nodes::{Names, statements, value};
 use crate::ir::{Action, Expr, For, Routine, Statement, Type, Unroll};
 use crate::kernels::reduce::emit::{Rows, lane, live, number, thread};
-use crate::kernels::reduce::{RowSplit, RowStrategy};
+use crate::kernels::reduce::{RowSplit, RowStrategy, operations};
 use crate::space::Addressing;
 use thalweg_kernel::order::BLOCK as ORDERED;
 use thalweg_kernel::{Body, Phase, Store};
+
+/// Number of operations, over all lanes, up to which the compiler unrolls the loop over vectors that are read again in
+/// each pass.
+const UNROLLED_OPERATIONS: usize = 2048;
 
 /// Statements for the points of a row: loads before the points, loads of a vector of points, and its computation.
 pub(super) struct Steps {
@@ -55,7 +59,8 @@ impl Rows<'_> {
             | RowStrategy::RegistersOfBlocks { deep: step, .. } => {
                 let (from, below) = (self.place("begin") + thread().to(self.t), self.place("stop"));
                 let body = [self.row_point(), fetched, inner].concat();
-                let (step, unroll) = (number(step.into(), self.t), Unroll::Times(4));
+                let times = UNROLLED_OPERATIONS / (operations(&phase.body, &self.class.space) * self.v).max(1);
+                let (step, unroll) = (number(step.into(), self.t), Unroll::Times(times.clamp(1, 4) as u32));
                 out.push(Statement::For(For { name: "q".into(), ty: self.t, from, below, step, unroll, body }));
             }
             RowStrategy::Ordered => out.extend(self.ordered(phase, [fetched, inner].concat())),

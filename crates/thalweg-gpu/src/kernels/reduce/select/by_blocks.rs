@@ -50,8 +50,13 @@ impl Spread<'_> {
         let weight = self.held_between_passes() * self.lanes();
         // Half of the registers, so that a multiprocessor has two blocks; all of them where rows are too long for that.
         let fits = |steps: &usize| n.div_ceil(deep * steps) <= chip.coresident_blocks();
-        let steps = (0..5).map(|s| 1 << s).take_while(|s| is_held(s * weight, true)).last()?;
+        let pass = self.pass_work();
+        let may_hold = |s: &usize| is_held(s * weight, true) && self.is_unrolled(&pass, *s);
+        let steps = (0..5).map(|s| 1 << s).take_while(may_hold).last()?;
         let steps = [steps, 2 * steps].into_iter().find(fits)?;
+        if !self.is_loaded(&pass, steps, THREADS) {
+            return None;
+        }
         (steps >= MIN_STEPS).then_some(RowStrategy::RegistersOfBlocks {
             wide: wide as u16,
             deep: deep as u16,

@@ -10,11 +10,12 @@ mod chained;
 mod pairs;
 mod tiles;
 
-use crate::body::{gathers, wanted};
+use crate::body::{Wanted, gathers, wanted};
 use crate::kernels::Skeleton;
 use crate::kernels::combine::CombineClass;
 use crate::kernels::combine::select::RowCombine;
 use crate::kernels::plan::{Draft, Plan};
+use crate::kernels::reduce;
 use crate::kernels::reduce::params::{RowsArguments, RowsCounts};
 use crate::kernels::reduce::{
     Online, RowSplit, RowStrategy, RowsClass, Stage, combined_values, runs_after_last_pass, state_bytes,
@@ -38,6 +39,16 @@ use thalweg_runtime::Error;
 const MASKED: [(usize, usize); 5] = [(4, 4), (32, 4), (128, 4), (512, 4), (1024, 4)];
 /// Bytes of a cache line.
 const LINE: usize = 128;
+/// Maximum number of registers of a thread.
+const MAX_THREAD_REGISTERS: usize = 255;
+
+/// What a pass over a held row takes of a thread, for each of its points.
+struct PassWork {
+    /// Number of 32-bit registers of the elements that are loaded before the computation begins.
+    loads: usize,
+    /// Number of operations.
+    operations: usize,
+}
 
 /// Adds the launches of a row kernel.
 ///
@@ -196,7 +207,12 @@ impl Spread<'_> {
     /// (a decoder's cache) compiles next to nothing.
     fn held(&self, n: usize) -> Option<RowStrategy> {
         let weight = self.weight() * self.lanes();
-        let fits = |group: usize, steps: usize| is_held(steps * weight, group > 512);
+        let pass = self.pass_work();
+        let fits = |group: usize, steps: usize| {
+            is_held(steps * weight, group > 512)
+                && self.is_unrolled(&pass, steps)
+                && self.is_loaded(&pass, steps, group)
+        };
         let of = |group: usize, steps: usize, exact| RowStrategy::Registers {
             group: group as u16,
             steps: steps as u8,
@@ -214,20 +230,49 @@ impl Spread<'_> {
         })
     }
 
+    /// Phases of the body where a thread holds the elements of its row.
+    fn held_phases(&self) -> Phases {
+        let strategy = RowStrategy::Registers { group: 32, steps: 1, exact: false };
+        self.class(strategy, None).phases(self.body)
+    }
+
     /// Number of 32-bit registers that a point occupies from its first pass to its last.
     fn weight(&self) -> usize {
-        let class = RowsClass {
-            space: self.space.class.clone(),
-            strategy: RowStrategy::Registers { group: 32, steps: 1, exact: false },
-            stage: None,
-            online: None,
-        };
-        let phases = class.phases(self.body);
+        let phases = self.held_phases();
         let passes: Vec<_> = phases.list.iter().filter(|p| !p.once).map(|p| wanted(&p.body)).collect();
         let loads = |k: &usize| passes.iter().filter(|w| w[*k].load).count() > 1;
         let cached = (0..self.body.accesses.len()).filter(loads).map(|k| self.body.accesses[k].dtype.size());
         let words = cached.chain(phases.buffers.iter().map(|d| d.size().max(4))).map(|b| b.max(2).div_ceil(4));
         words.sum::<usize>().max(1)
+    }
+
+    /// What a pass over a held row takes, the most of all passes.
+    fn pass_work(&self) -> PassWork {
+        let phases = self.held_phases();
+        let accesses = &self.body.accesses;
+        let bodies: Vec<&Body> = phases.list.iter().filter(|p| !p.once).map(|p| &p.body).collect();
+        let wants: Vec<_> = bodies.iter().map(|body| wanted(body)).collect();
+        let words = |k: usize| accesses[k].dtype.size().div_ceil(4);
+        let points = || (0..accesses.len()).filter(|&k| accesses[k].operand.is_some() && !accesses[k].per_row);
+        // Accesses of several passes are held all the time.
+        let is_held = |k: &usize| wants.iter().filter(|w| w[*k].load).count() > 1;
+        let held: usize = points().filter(is_held).map(words).sum();
+        let own = |w: &Vec<Wanted>| points().filter(|k| w[*k].load && !is_held(k)).map(words).sum::<usize>();
+        let loads = held + wants.iter().map(own).max().unwrap_or(0);
+        let operations = bodies.iter().map(|body| reduce::operations(body, &self.space.class)).max().unwrap_or(0);
+        PassWork { loads, operations }
+    }
+
+    /// Whether passes may be unrolled over `steps` vectors.
+    fn is_unrolled(&self, pass: &PassWork, steps: usize) -> bool {
+        TUNABLES.max_unrolled_operations.admits(pass.operations * self.lanes() * steps)
+    }
+
+    /// Whether what passes load of `steps` vectors ahead of its use fits the registers of a thread of a block of
+    /// `threads`, beside a quarter for the computation.
+    fn is_loaded(&self, pass: &PassWork, steps: usize, threads: usize) -> bool {
+        let registers = (self.target.chip().registers as usize / threads).min(MAX_THREAD_REGISTERS);
+        pass.loads * self.lanes() * steps <= registers * 3 / 4
     }
 
     /// Whether rows are so few that blocks have to share them, and so long that each gets a chunk.
