@@ -42,7 +42,7 @@ const LINE: usize = 128;
 /// Maximum number of registers of a thread.
 const MAX_THREAD_REGISTERS: usize = 255;
 
-/// What a pass over a held row takes of a thread, for each of its points.
+/// Work of a thread in a pass over a held row, for each of its points.
 struct PassWork {
     /// Number of 32-bit registers of the elements that are loaded before the computation begins.
     loads: usize,
@@ -246,7 +246,7 @@ impl Spread<'_> {
         words.sum::<usize>().max(1)
     }
 
-    /// What a pass over a held row takes, the most of all passes.
+    /// Work of a pass over a held row, the most of all passes.
     fn pass_work(&self) -> PassWork {
         let phases = self.held_phases();
         let accesses = &self.body.accesses;
