@@ -45,6 +45,10 @@ pub(crate) use singles::assemble_unfused;
 /// launches. The cost of temporaries is then negligible; above, a quick plan takes less.
 const MAX_UNFUSED_NS: f64 = 200_000.0;
 
+/// Maximum predicted nanoseconds of unfused traffic, for each operation, at which a new segment runs unfused on such a
+/// device. A quick plan takes some 60 µs an operation, and programs that need no compiler four times the predicted time.
+const MAX_UNFUSED_NS_PER_OPERATION: f64 = 15_000.0;
+
 /// Minimum predicted nanoseconds of unfused traffic at which waiting for the compiler takes less than running without
 /// one. Programs that need no compiler reach a quarter of the device's bandwidth.
 const MIN_COMPILED_NS: f64 = 100_000_000.0;
@@ -96,7 +100,8 @@ pub(crate) fn first(
 ) -> Result<Option<First>, Error> {
     let (kernels, bytes) = unfused_work(&segment);
     let traffic = device.device().throughput().map(|t| bytes as f64 / t.memory);
-    if let Some(ns) = traffic.filter(|&ns| ns >= MAX_UNFUSED_NS) {
+    let max_unfused = MAX_UNFUSED_NS.max(MAX_UNFUSED_NS_PER_OPERATION * kernels as f64);
+    if let Some(ns) = traffic.filter(|&ns| ns >= max_unfused) {
         if ns >= MIN_COMPILED_NS {
             return Ok(None);
         }
