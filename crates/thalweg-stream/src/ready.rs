@@ -12,6 +12,7 @@ use crate::corrections;
 use crate::defect;
 use crate::mode::effort;
 use crate::reach::Reach;
+use crate::saved::{self, Asked};
 use crate::tier::Tier;
 use crate::tunable::TUNABLES;
 use crate::value::{Storage, Value};
@@ -20,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use thalweg_fusion::{
-    Instance, Needs, Plan, ScalarClasses, Schedule, Segment, Step, alternatives, footprint, instantiate, schedule,
+    Instance, Needs, Plan, ScalarClasses, Schedule, Segment, SegmentClass, Step, alternatives, footprint, instantiate, schedule,
     schedule_within,
 };
 use thalweg_ir::{Arg, RelOp, Shape};
@@ -35,6 +36,8 @@ const WORTH_COMPILING: f64 = 2.0;
 /// number of bytes (`SPARE_MEMORY`).
 const MAX_MEMORY: u64 = 2;
 const SPARE_MEMORY: u64 = 16 << 20;
+/// Maximum number of competitions of a segment: a winner whose kernels disappoint competes with others.
+const MAX_COMPETITIONS: usize = 2;
 
 /// Instance of a plan with its programs, ready to run.
 pub(crate) struct Ready {
@@ -56,6 +59,8 @@ pub(crate) struct Ready {
     reach: OnceLock<Arc<Reach>>,
     /// Instance of the plan that ran before this one; it competes with this one.
     earlier: Option<Arc<Ready>>,
+    /// Predicted picoseconds of all launches; computed on first use if no search has.
+    predicted: OnceLock<u64>,
     /// Times of its runs.
     pub times: RunTimes,
     /// Whether the plan store must be asked before each run: it has another instance by now, or will soon.
@@ -191,6 +196,11 @@ pub(crate) fn prepare_steps<'a>(
     device.device().prepare(&launches)
 }
 
+/// Predicted picoseconds of all launches of an instance.
+pub(crate) fn predicted(device: DeviceRef, instance: &Instance) -> u64 {
+    instance.time(&costs(device), instance.footprint())
+}
+
 impl Ready {
     /// New instance without any runs.
     pub fn new(
@@ -211,6 +221,7 @@ impl Ready {
             traffic,
             reach: OnceLock::new(),
             earlier: None,
+            predicted: OnceLock::new(),
             times: RunTimes::default(),
             outdated: AtomicBool::new(false),
         }
@@ -219,6 +230,16 @@ impl Ready {
     /// Instance with its tier replaced by `tier`.
     pub fn of_tier(self, tier: Tier) -> Ready {
         Ready { tier, outdated: AtomicBool::new(tier.number() == 0), ..self }
+    }
+
+    /// Instance whose launches take `ps` picoseconds by the prediction of its search.
+    pub fn predicted_to_take(self, ps: u64) -> Ready {
+        Ready { predicted: OnceLock::from(ps), ..self }
+    }
+
+    /// Predicted picoseconds of all launches, when the plan was made.
+    pub fn predicted(&self, device: DeviceRef) -> u64 {
+        *self.predicted.get_or_init(|| predicted(device, &self.instance))
     }
 
     /// Instance that competes with `earlier`, the instance that ran before it.
@@ -279,7 +300,8 @@ impl Ready {
             // Nor is what takes far more memory, which may not be there.
             let small = instance.footprint() <= MAX_MEMORY * self.instance.footprint() + SPARE_MEMORY;
             (small && time as f64 <= own as f64 * worth).then_some(())?;
-            Some(alternative(self.instantiated(device, segment, plan, instance)?, time))
+            let ready = self.instantiated(device, segment, plan, instance)?.predicted_to_take(time);
+            Some(alternative(Arc::new(ready), time))
         };
         // The plan that ran before is always a candidate.
         let earlier = self.earlier.iter().filter(|r| Arc::ptr_eq(&r.classes, &self.classes) && r.plan != self.plan);
@@ -306,9 +328,29 @@ impl Ready {
         (ready.clone(), competitions)
     }
 
+    /// Learns from the competition of this plan, which is over, and saves the winner: as the preferred plan of its class,
+    /// and on disk. The winner competes again where its own kernels changed what the model predicts. `own` is the
+    /// segment's plan before any competition.
+    pub fn keep_best(self: &Arc<Ready>, device: DeviceRef, segment: Segment<'_>, own: &Arc<Ready>) {
+        let again = self.learn(device, footprint(&segment));
+        let winner = self.autotuning.winner();
+        if let Some(winner) = winner
+            && (!again || Ready::measured(own).1 > MAX_COMPETITIONS)
+        {
+            winner.autotuning.close();
+        }
+        let best = winner.unwrap_or(self);
+        self.plans.prefer(&best.plan);
+        let class = SegmentClass::of(&segment);
+        let (costs, effort) = (costs(device), effort());
+        let asked =
+            Asked { device, segment, costs: &costs, effort, classes: &best.classes, class: Some(&class), parts: None };
+        saved::save_measured(asked, &best.plan);
+    }
+
     /// Learns from the launches of the plans that competed, this one among them. Returns whether the winner's kernels
     /// changed what the model predicts, so that other plans of the segment are worth another competition.
-    pub fn learn(&self, device: DeviceRef, footprint: u64) -> bool {
+    fn learn(&self, device: DeviceRef, footprint: u64) -> bool {
         let winner = self.autotuning.winner();
         let mut again = false;
         for (ready, ns) in self.autotuning.launch_times() {
@@ -329,7 +371,7 @@ impl Ready {
         let planned = || {
             let plan = thalweg_fusion::plan(apart, &costs(device), effort()).ok()?.plan;
             let instance = instantiate(&plan, segment, &self.classes)?;
-            self.instantiated(device, segment, plan, instance)
+            Some(Arc::new(self.instantiated(device, segment, plan, instance)?))
         };
         // Without such a plan the run ends with the out-of-memory error.
         defect::caught("planning for little memory", device, &apart, planned).ok().flatten()
@@ -342,10 +384,10 @@ impl Ready {
         segment: Segment<'_>,
         plan: Plan,
         instance: Instance,
-    ) -> Option<Arc<Ready>> {
+    ) -> Option<Ready> {
         let programs = prepare(device, &segment, &instance);
         let of_class = (Arc::new(plan), self.plans.clone(), self.classes.clone());
-        Some(Arc::new(Ready::new(of_class, instance, programs.ok()?)))
+        Some(Ready::new(of_class, instance, programs.ok()?))
     }
 }
 

@@ -393,7 +393,7 @@ impl Asks for Entry {
         known.spent = Some(known.spent.take().map_or(spent, |before| before + spent));
         let Some(at) = known.planned.iter().position(|p| p.class == *class) else { return };
         known.planned[at].search = Search::Over;
-        let Ok(SearchedPlan { plan, instance, programs, .. }) = found else { return };
+        let Ok(SearchedPlan { plan, instance, programs, predicted, .. }) = found else { return };
         let plan = known.shared(plan);
         let plans = known.planned[at].plans.clone();
         plans.prefer(&plan);
@@ -402,6 +402,7 @@ impl Asks for Entry {
             let provisional = known.instances.get(&sizes).filter(|r| r.is_provisional());
             let earlier = provisional.and_then(Ready::fastest_so_far);
             let ready = Ready::new((plan, plans, classes), instance, programs).after(earlier);
+            let ready = ready.predicted_to_take(predicted);
             known.keep(&sizes, &Arc::new(ready), Some(at));
         }
     }
@@ -413,9 +414,9 @@ impl Asks for Entry {
         let Some(plans) = waits.filter(|_| Arc::ptr_eq(&classes, &known.classes)) else { return };
         let earlier = known.instances.get(&sizes).cloned();
         if earlier.as_ref().is_none_or(|r| r.tier == Tier::Singles) {
-            let SearchedPlan { plan, instance, programs, .. } = found;
+            let SearchedPlan { plan, instance, programs, predicted, .. } = found;
             let ready = Ready::new((Arc::new(plan), plans, classes), instance, programs);
-            let mut ready = ready.of_tier(Tier::Quick).after(earlier);
+            let mut ready = ready.predicted_to_take(predicted).of_tier(Tier::Quick).after(earlier);
             ready.autotuning = Autotuning::decided();
             known.instances.insert(sizes, Arc::new(ready));
         }
@@ -435,7 +436,7 @@ impl Asks for Entry {
     ) {
         let mut known = locked(&self.known);
         let Some(at) = known.planned.iter().position(|p| p.class == *class) else { return };
-        let SearchedPlan { plan, instance, programs, .. } = found;
+        let SearchedPlan { plan, instance, programs, predicted, .. } = found;
         let (plan, plans) = (known.shared(plan), known.planned[at].plans.clone());
         // The measured winner, or else the current instance, competes with the new plan.
         let before = known.instances.get(&sizes).filter(|r| Arc::ptr_eq(&r.plans, &plans));
@@ -455,8 +456,9 @@ impl Asks for Entry {
         known.spent = Some(known.spent.take().map_or(spent, |before| before + spent));
         // Skipped if scalars that were equal have turned out to differ: the plan is then instantiated again.
         if Arc::ptr_eq(&classes, &known.classes) {
-            let ready = Ready::new((plan, plans, classes), instance, programs);
-            known.keep(&sizes, &Arc::new(ready.after(earlier)), Some(at));
+            let ready = Ready::new((plan, plans, classes), instance, programs).after(earlier);
+            let ready = ready.predicted_to_take(predicted);
+            known.keep(&sizes, &Arc::new(ready), Some(at));
         }
     }
 }

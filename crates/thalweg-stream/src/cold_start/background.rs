@@ -3,19 +3,19 @@
 //!
 //! In: jobs, in the order in which classes come again. Out: the plan found, passed to the entry of the plan store that
 //! asked. Threads are started by jobs that find all busy: one for every four processors, up to four. A job that finds
-//! the queue full is asked for again when its class comes again. Competing plans are named ([`Naming`]) when no job
-//! waits.
+//! the queue full is asked for again when its class comes again. The work of competitions ([`CompetitionWork`]) is done when no
+//! job waits.
 //!
 //! Always true: a search holds no lock of the entry that asked, and reports to that entry whatever happens.
 
 use super::further::search_on;
 use super::job::{Job, STACK, SearchedPlan};
-use super::naming::Naming;
+use super::competition::CompetitionWork;
 use super::parts::parts_of;
 use crate::calibration::planning_costs;
 use crate::defect;
 use crate::mode::{set_effort, set_mode};
-use crate::ready::prepare;
+use crate::ready::{predicted, prepare};
 use crate::saved::{self, Answer, Origin};
 use crate::tunable::TUNABLES;
 use std::collections::VecDeque;
@@ -30,15 +30,15 @@ const MAX_WAITING_JOBS: usize = 256;
 
 struct Queue {
     jobs: VecDeque<Job>,
-    /// Requests for competing plans.
-    namings: VecDeque<Naming>,
+    competitions: VecDeque<CompetitionWork>,
     /// Number of threads that are working.
     busy: usize,
     /// Number of threads.
     threads: usize,
 }
 
-static QUEUE: Mutex<Queue> = Mutex::new(Queue { jobs: VecDeque::new(), namings: VecDeque::new(), busy: 0, threads: 0 });
+static QUEUE: Mutex<Queue> =
+    Mutex::new(Queue { jobs: VecDeque::new(), competitions: VecDeque::new(), busy: 0, threads: 0 });
 static CHANGED: Condvar = Condvar::new();
 
 fn queue() -> MutexGuard<'static, Queue> {
@@ -58,12 +58,12 @@ pub(crate) fn search(job: Job) -> bool {
     accepted
 }
 
-/// Queues a request for competing plans. Returns whether there was space for it.
-pub(crate) fn name_others(naming: Naming) -> bool {
+/// Queues work of a competition. Returns whether there was space for it.
+pub(super) fn compete(work: CompetitionWork) -> bool {
     let mut queue = queue();
-    let accepted = queue.namings.len() < MAX_WAITING_JOBS && queue.begins(1);
+    let accepted = queue.competitions.len() < MAX_WAITING_JOBS && queue.begins(1);
     if accepted {
-        queue.namings.push_back(naming);
+        queue.competitions.push_back(work);
         CHANGED.notify_all();
     }
     accepted
@@ -79,10 +79,10 @@ impl Queue {
         self.threads > 0
     }
 
-    /// Next work of a thread: the oldest job, else the oldest request for competing plans.
+    /// Next work of a thread: the oldest job, else the oldest work of a competition.
     fn next(&mut self) -> Option<Task> {
         let job = self.jobs.pop_front().map(|job| Task::Search(Box::new(job)));
-        job.or_else(|| self.namings.pop_front().map(Task::Name))
+        job.or_else(|| self.competitions.pop_front().map(Task::Compete))
     }
 }
 
@@ -96,14 +96,14 @@ fn max_threads() -> usize {
 /// Unit of work of a thread.
 enum Task {
     Search(Box<Job>),
-    Name(Naming),
+    Compete(CompetitionWork),
 }
 
 /// Waits until no background search is running or waiting. A segment that ran before its plan was found runs by that
 /// plan from the next time on.
 pub fn finish_searches() {
     let mut queue = queue();
-    while queue.busy > 0 || !queue.jobs.is_empty() || !queue.namings.is_empty() {
+    while queue.busy > 0 || !queue.jobs.is_empty() || !queue.competitions.is_empty() {
         queue = CHANGED.wait(queue).unwrap_or_else(|e| e.into_inner());
     }
 }
@@ -122,7 +122,7 @@ fn work() {
         // A panic must not block the threads that wait for the queue to drain.
         let work = || match task {
             Task::Search(job) => done(*job),
-            Task::Name(naming) => naming.run(),
+            Task::Compete(work) => work.run(),
         };
         if catch_unwind(AssertUnwindSafe(work)).is_err() {
             tracing::error!("a search in the background panicked");
@@ -172,7 +172,8 @@ fn quick(job: &Job) -> Option<SearchedPlan> {
     let asked = job.plan.is_none() && !segment.mode.compiles_long();
     let (plan, instance) = defect::caught("the planner", job.device, &segment, || asked.then(planned)?).ok()??;
     let programs = prepare(job.device, &segment, &instance).ok()?;
-    Some(SearchedPlan { plan, instance, programs, unfinished: false })
+    let predicted = predicted(job.device, &instance);
+    Some(SearchedPlan { plan, instance, programs, predicted, unfinished: false })
 }
 
 fn find(job: &Job) -> Result<SearchedPlan, Error> {
@@ -184,7 +185,8 @@ fn find(job: &Job) -> Result<SearchedPlan, Error> {
         None => planned(job, segment)?,
     };
     let programs = prepare(job.device, &segment, &instance)?;
-    Ok(SearchedPlan { plan, instance, programs, unfinished })
+    let predicted = predicted(job.device, &instance);
+    Ok(SearchedPlan { plan, instance, programs, predicted, unfinished })
 }
 
 fn planned(job: &Job, segment: Segment<'_>) -> Result<(Plan, Instance, bool), Error> {

@@ -12,7 +12,7 @@ use super::parts::parts_of;
 use crate::calibration::planning_costs;
 use crate::defect;
 use crate::mode::{set_effort, set_mode};
-use crate::ready::prepare;
+use crate::ready::{predicted, prepare};
 use crate::saved;
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -197,7 +197,8 @@ fn better(job: &Job, pace: &Pace) -> Result<Option<SearchedPlan>, Error> {
     saved::save_better(job.asked(&costs, &parts), &planned);
     pace.keep();
     let programs = prepare(job.device, &segment, &instance)?;
-    Ok(Some(SearchedPlan { plan: planned.plan, instance, programs, unfinished: false }))
+    let predicted = predicted(job.device, &instance);
+    Ok(Some(SearchedPlan { plan: planned.plan, instance, programs, predicted, unfinished: false }))
 }
 
 #[cfg(test)]

@@ -67,6 +67,8 @@ pub(crate) struct SearchedPlan {
     pub plan: Plan,
     pub instance: Instance,
     pub programs: Vec<Arc<dyn Program>>,
+    /// Predicted picoseconds of all launches.
+    pub predicted: u64,
     /// Whether the search may be continued.
     pub unfinished: bool,
 }

@@ -12,9 +12,9 @@
 //! compiler ([`thalweg_runtime::Device::at_once`]), where those exist.
 
 mod background;
+mod competition;
 mod further;
 mod job;
-mod naming;
 mod parts;
 mod singles;
 
@@ -33,11 +33,11 @@ use thalweg_fusion::{
 use thalweg_runtime::{Error, Program, environment};
 
 pub use background::finish_searches;
-pub(crate) use background::{name_others, search};
+pub(crate) use background::search;
+pub(crate) use competition::{keep_best, name_others};
 pub use further::finish_further_searches;
 pub(crate) use further::search_on;
 pub(crate) use job::{Asks, Job, SearchedPlan};
-pub(crate) use naming::Naming;
 pub(crate) use parts::{forget_parts, parts_of};
 pub(crate) use singles::assemble_unfused;
 

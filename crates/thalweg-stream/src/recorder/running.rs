@@ -2,27 +2,24 @@
 
 use super::{Laid, Recorder, Wanted, view_of};
 use crate::autotune::RunChoice;
-use crate::calibration::{costs, watch};
-use crate::cold_start::{Naming, name_others};
+use crate::calibration::watch;
+use crate::cold_start::{keep_best, name_others};
 use crate::defect;
 use crate::deferred::deferring;
 use crate::history::History;
-use crate::mode::{effort, measuring};
+use crate::mode::measuring;
 use crate::ready::{Numbered, Ready, held_alone};
 use crate::recognizer::CachedPlan;
 use crate::report;
 use crate::run::{self, Run, Timed};
-use crate::saved::{self, Asked, Origin};
+use crate::saved::Origin;
 use crate::store;
 use crate::tier::{Tier, TierRun};
 use crate::value::Value;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use thalweg_fusion::{BitSet, SegmentClass, footprint};
+use thalweg_fusion::BitSet;
 use thalweg_runtime::{Error, count};
-
-/// Maximum number of competitions of a segment: a winner whose kernels disappoint competes with others.
-const MAX_COMPETITIONS: usize = 2;
 
 impl Recorder {
     /// Runs the segment's planned results, by its own plan or by one that competes with it.
@@ -53,7 +50,7 @@ impl Recorder {
         let turn = ready.autotuning.turn(self.ops.len(), on_its_own, faster, |ns, waits| {
             let laid = self.laid_out();
             let segment = self.segment(&laid);
-            let queued = !waits && name_others(Naming::new(&ready, self.device, (self.mode, segment), ns));
+            let queued = !waits && name_others(&ready, self.device, (self.mode, segment), ns.to_vec());
             (!queued).then(|| ready.others(self.device, segment, ns))
         });
         let instead = match &turn {
@@ -101,8 +98,7 @@ impl Recorder {
                 let schedule = run.schedule.as_deref().expect("it ran");
                 let mut ns = vec![0; runs.instance.steps.len()];
                 schedule.launches.iter().zip(&run.ns).for_each(|(launch, own)| ns[launch.step] += own);
-                let predicted = || runs.instance.time(&costs(self.device), runs.instance.footprint());
-                ready.autotuning.note_launches(turn, &ns, predicted);
+                ready.autotuning.note_launches(turn, &ns, || runs.predicted(self.device));
             }
             match (run.timing.take(), time) {
                 (Some(timing), _) => ready.autotuning.wait_for(turn.clone(), timing),
@@ -211,24 +207,14 @@ impl Recorder {
         }
     }
 
-    /// Learns from an autotuning that is over, and saves its winner: as the preferred plan of its class, and on disk.
-    /// The winner competes again where its own kernels changed what the model predicts.
+    /// Learns from an autotuning that is over, and saves its winner: in the background, but with an unlimited budget at
+    /// once, as plans are named.
     fn keep_best(&self, own: &Arc<Ready>, ready: &Arc<Ready>, laid: &Laid) {
-        let (device, segment) = (self.device, self.segment(laid));
-        let again = ready.learn(device, footprint(&segment));
-        let best = ready.autotuning.winner();
-        if let Some(winner) = best
-            && (!again || Ready::measured(own).1 > MAX_COMPETITIONS)
-        {
-            winner.autotuning.close();
+        let segment = self.segment(laid);
+        let at_once = measuring().is_some_and(f64::is_infinite);
+        if at_once || !keep_best(ready, self.device, (self.mode, segment), own) {
+            ready.keep_best(self.device, segment, own);
         }
-        let best = best.unwrap_or(ready);
-        ready.plans.prefer(&best.plan);
-        let class = SegmentClass::of(&segment);
-        let (costs, effort) = (costs(device), effort());
-        let asked =
-            Asked { device, segment, costs: &costs, effort, classes: &best.classes, class: Some(&class), parts: None };
-        saved::save_measured(asked, &best.plan);
     }
 
     /// Runnable instance of the segment, from the plan store or made now, and the origin of its plan. It is stored at
