@@ -9,6 +9,7 @@ use crate::render::CudaPrinter;
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
+use thalweg_gpu::kernels::share_sources;
 use thalweg_gpu::runtime::{Bound, Compiler, DeviceMemory, MEMORY, Queues, TO_DEVICE, Written};
 use thalweg_gpu::{Plan, Skeleton, Target, plan};
 use thalweg_ir::{Convolution, View};
@@ -177,6 +178,12 @@ impl CudaDevice {
         Written::new(plan, &self.0.compiler)
     }
 
+    /// Prints the new sources of the kernels of a segment, whose groups share some.
+    fn written_together(&self, mut plans: Vec<Plan>) -> Vec<Written> {
+        share_sources(&mut plans);
+        plans.into_iter().map(|plan| self.written(plan)).collect()
+    }
+
     /// Binds a kernel to the generic kernels (interpreters); `None` where they do not support it.
     pub(crate) fn generic(&self, kernel: &Kernel, geometry: &Geometry) -> Option<Result<BoundProgram, Error>> {
         let plan = generic::plan(kernel, geometry, &self.0.compiler)?;
@@ -325,9 +332,8 @@ impl Device for CudaDevice {
 
     fn prepare(&self, launches: &[(&Kernel, &Geometry)]) -> Result<Vec<Arc<dyn Program>>, Error> {
         let compiler = &self.0.compiler;
-        let one = |(k, g): &(&Kernel, &Geometry)| plan(k, g, compiler).map(|plan| self.written(plan));
-        let plans: Result<Vec<Written>, Error> = launches.iter().map(one).collect();
-        let plans = plans?;
+        let plans: Result<Vec<Plan>, Error> = launches.iter().map(|(k, g)| plan(k, g, compiler)).collect();
+        let plans = self.written_together(plans?);
         compiler.compile(plans.iter().flat_map(|p| &p.units));
         plans.into_iter().map(|p| -> Result<Arc<dyn Program>, Error> { Ok(Arc::new(self.bind(p)?)) }).collect()
     }
@@ -357,7 +363,7 @@ impl Device for CudaDevice {
         let compiler = &self.0.compiler;
         // A kernel that cannot be planned fails when it is prepared.
         let plans = launches.iter().filter_map(|(k, g)| plan(k, g, compiler).ok());
-        let written: Vec<Written> = plans.map(|plan| self.written(plan)).collect();
+        let written = self.written_together(plans.collect());
         compiler.missing(written.iter().flat_map(|w| &w.units))
     }
 

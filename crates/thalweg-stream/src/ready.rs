@@ -21,8 +21,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use thalweg_fusion::{
-    Instance, Needs, Plan, ScalarClasses, Schedule, Segment, SegmentClass, Step, alternatives, footprint, instantiate, schedule,
-    schedule_within,
+    Instance, Needs, Plan, ScalarClasses, Schedule, Segment, SegmentClass, Step, alternatives, footprint, instantiate,
+    schedule, schedule_within,
 };
 use thalweg_ir::{Arg, RelOp, Shape};
 use thalweg_kernel::Moved;
@@ -378,13 +378,7 @@ impl Ready {
     }
 
     /// Compiled instance of another plan for the same segment.
-    fn instantiated(
-        &self,
-        device: DeviceRef,
-        segment: Segment<'_>,
-        plan: Plan,
-        instance: Instance,
-    ) -> Option<Ready> {
+    fn instantiated(&self, device: DeviceRef, segment: Segment<'_>, plan: Plan, instance: Instance) -> Option<Ready> {
         let programs = prepare(device, &segment, &instance);
         let of_class = (Arc::new(plan), self.plans.clone(), self.classes.clone());
         Some(Ready::new(of_class, instance, programs.ok()?))

@@ -9,9 +9,9 @@ mod finished;
 mod nodes;
 
 use super::movement::{Path, Step, arguments, is_in_order};
-use super::rows;
 use super::rules::{Rule, counts, hopeless_maps, is_constant};
 use super::step::ScalarArg;
+use super::{boxes, rows};
 use crate::exact;
 use crate::scalars::ScalarClasses;
 use crate::segment::{Indexed, ValueId};
@@ -200,7 +200,7 @@ fn write<'a>(
             _ => w.builder.store(node, access),
         }
     }
-    w.within_arguments()
+    w.within_limits()
 }
 
 /// Writes the map kernel that computes an operation over its own shape, as private input of an enclosing kernel, such
@@ -243,14 +243,26 @@ fn write_input<'a>(
     w.maps.push(Path::identity().map_to(ix, ix.seg.shapes[op]));
     w.sources.push(None);
     w.builder.store(node, access);
-    w.within_arguments()
+    w.within_limits()
 }
 
 impl<'a> Writer<'a> {
-    /// Rejects a body with more accesses than the arguments of a launch can hold.
-    fn within_arguments(self) -> Result<Writer<'a>, Rule> {
-        let bounded = self.ix.seg.mode.compiles_long();
-        if bounded && !TUNABLES.max_accesses.admits(self.maps.len()) { Err(Rule::Full) } else { Ok(self) }
+    /// Rejects, for a slow compiler, a body with more accesses than the arguments of a launch can hold, or with more
+    /// code than compiles in about a second.
+    fn within_limits(self) -> Result<Writer<'a>, Rule> {
+        let fits = || TUNABLES.max_accesses.admits(self.maps.len()) && self.compiles_soon();
+        if !self.ix.seg.mode.compiles_long() || fits() { Ok(self) } else { Err(Rule::Full) }
+    }
+
+    /// Whether the code has few enough nodes, with a body for each box of the domain.
+    fn compiles_soon(&self) -> bool {
+        let nodes = self.builder.body().nodes.len();
+        let few = |boxes: usize| TUNABLES.max_compiled_nodes.admits(nodes * boxes);
+        if self.outline.rows.is_some() || few(TUNABLES.max_boxes.get()) {
+            return few(1);
+        }
+        let (domain, maps) = boxes::renumbered(self.domain, &self.maps);
+        few(boxes::cut(domain, &maps, self.ix.seg.mode).len())
     }
 
     fn new(

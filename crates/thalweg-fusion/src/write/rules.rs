@@ -57,8 +57,8 @@ pub enum Rule {
     /// A kernel computes at most `max_kernel_ops` operations, without views and constants, so that compile time stays
     /// linear in practice and code fits the instruction cache. At most `max_puts` of them are `Put`s, and one operation
     /// is computed at most `max_maps` times. An operation has at most three arguments, so this bounds those of a kernel
-    /// too, far below the 65,536 operands and scalars that its body can name. A kernel with folds stores at most
-    /// `max_fold_stores` values on a GPU.
+    /// too, far below the 65,536 operands and scalars that its body can name. On a GPU a kernel with folds stores at
+    /// most `max_fold_stores` values, and the bodies of all boxes have at most `max_compiled_nodes` nodes.
     Full,
 }
 

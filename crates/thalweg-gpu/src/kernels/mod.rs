@@ -27,6 +27,8 @@ pub mod scan;
 pub mod scatter;
 pub mod sort;
 
+pub use group::share_sources;
+
 use crate::emit::loops::Native;
 use crate::ir;
 use crate::kernels::attention::AttentionClass;

@@ -4,13 +4,13 @@
 //! In: jobs, in the order in which classes come again. Out: the plan found, passed to the entry of the plan store that
 //! asked. Threads are started by jobs that find all busy: one for every four processors, up to four. A job that finds
 //! the queue full is asked for again when its class comes again. The work of competitions ([`CompetitionWork`]) is done when no
-//! job waits.
+//! job waits or runs, since the programs of other plans take the compiler's time.
 //!
 //! Always true: a search holds no lock of the entry that asked, and reports to that entry whatever happens.
 
+use super::competition::CompetitionWork;
 use super::further::search_on;
 use super::job::{Job, STACK, SearchedPlan};
-use super::competition::CompetitionWork;
 use super::parts::parts_of;
 use crate::calibration::planning_costs;
 use crate::defect;
@@ -31,14 +31,15 @@ const MAX_WAITING_JOBS: usize = 256;
 struct Queue {
     jobs: VecDeque<Job>,
     competitions: VecDeque<CompetitionWork>,
-    /// Number of threads that are working.
+    /// Number of threads that are working, and of those that are searching.
     busy: usize,
+    searching: usize,
     /// Number of threads.
     threads: usize,
 }
 
 static QUEUE: Mutex<Queue> =
-    Mutex::new(Queue { jobs: VecDeque::new(), competitions: VecDeque::new(), busy: 0, threads: 0 });
+    Mutex::new(Queue { jobs: VecDeque::new(), competitions: VecDeque::new(), busy: 0, searching: 0, threads: 0 });
 static CHANGED: Condvar = Condvar::new();
 
 fn queue() -> MutexGuard<'static, Queue> {
@@ -79,10 +80,13 @@ impl Queue {
         self.threads > 0
     }
 
-    /// Next work of a thread: the oldest job, else the oldest work of a competition.
+    /// Next work of a thread: the oldest job, else, while nobody searches, the oldest work of a competition.
     fn next(&mut self) -> Option<Task> {
-        let job = self.jobs.pop_front().map(|job| Task::Search(Box::new(job)));
-        job.or_else(|| self.competitions.pop_front().map(Task::Compete))
+        if let Some(job) = self.jobs.pop_front() {
+            return Some(Task::Search(Box::new(job)));
+        }
+        let work = if self.searching == 0 { self.competitions.pop_front() } else { None };
+        work.map(Task::Compete)
     }
 }
 
@@ -117,7 +121,9 @@ fn work() {
                 None => waiting = CHANGED.wait(waiting).unwrap_or_else(|e| e.into_inner()),
             }
         };
+        let searches = matches!(task, Task::Search(_));
         waiting.busy += 1;
+        waiting.searching += usize::from(searches);
         drop(waiting);
         // A panic must not block the threads that wait for the queue to drain.
         let work = || match task {
@@ -127,7 +133,9 @@ fn work() {
         if catch_unwind(AssertUnwindSafe(work)).is_err() {
             tracing::error!("a search in the background panicked");
         }
-        queue().busy -= 1;
+        let mut queue = queue();
+        queue.busy -= 1;
+        queue.searching -= usize::from(searches);
         CHANGED.notify_all();
     }
 }

@@ -62,11 +62,6 @@ pub(crate) fn name_others(
 
 /// Queues what follows the competition of `ready`; `own` is the segment's plan before any. Returns whether there was
 /// space for it.
-pub(crate) fn keep_best(
-    ready: &Arc<Ready>,
-    device: DeviceRef,
-    segment: (Mode, Segment<'_>),
-    own: &Arc<Ready>,
-) -> bool {
+pub(crate) fn keep_best(ready: &Arc<Ready>, device: DeviceRef, segment: (Mode, Segment<'_>), own: &Arc<Ready>) -> bool {
     background::compete(CompetitionWork::new(ready, device, segment, Part::End { own: own.clone() }))
 }

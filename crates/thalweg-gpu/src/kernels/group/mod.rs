@@ -6,6 +6,12 @@
 //! each class once, whatever the number and sizes of components, so that groups of the same classes share machine code.
 //!
 //! Always true: components keep their number of threads per block; where these differ, there is a launch for each.
+//!
+//! `sources`: sources that several groups of a segment share.
+
+mod sources;
+
+pub use sources::share_sources;
 
 use crate::ir::Layout;
 use crate::kernels::plan::{Draft, Plan};
@@ -85,6 +91,18 @@ params! {
     }
 }
 
+/// Lowest bit of a component's class in its head.
+const CLASS_BIT: u32 = 52;
+
+/// Replaces the class of each component in the arguments of a grouped launch, as [`finish`] makes them.
+fn renumber_classes(words: &mut [u64], number: impl Fn(usize) -> usize) {
+    let count = words[0] as u32 as usize;
+    for head in &mut words[1..][..count] {
+        let class = (*head >> CLASS_BIT) as usize;
+        *head = *head & ((1 << CLASS_BIT) - 1) | (number(class) as u64) << CLASS_BIT;
+    }
+}
+
 /// Adds one launch for all of these drafts; a single draft is added unchanged.
 fn finish(plan: &mut Plan, mut drafts: Vec<Draft>, mut parts: Vec<Arc<Skeleton>>, most: usize) {
     if drafts.len() < 2 {
@@ -103,7 +121,7 @@ fn finish(plan: &mut Plan, mut drafts: Vec<Draft>, mut parts: Vec<Arc<Skeleton>>
     for draft in drafts {
         let class = parts.iter().position(|part| *part == draft.kernel).expect("it is among them");
         let place = table.words() + words.len();
-        heads.push(first as usize | place << 32 | class << 52);
+        heads.push(first as usize | place << 32 | class << CLASS_BIT);
         words.extend(draft.words);
         patches.extend(draft.patches.into_iter().map(|(at, word)| (place + at, word)));
         first += draft.grid[0];

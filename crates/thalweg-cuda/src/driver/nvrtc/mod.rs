@@ -4,12 +4,16 @@
 //! compiler's messages.
 //!
 //! Always true: no GPU is needed, any number of threads may compile at once, and no headers are read: a source is
-//! self-contained. A first line `// options: -fmad=false` passes further options to the compiler.
+//! self-contained. A first line `// options: -fmad=false` passes further options to the compiler. Where many are
+//! compiled at once, there are several copies of the library (`copies`).
 //!
 //! NVRTC is called directly and not through cudarc, which asks the loader for `libnvrtc.so` by name before the one that
 //! [`crate::find`] chose, knows no majors newer than itself, and panics where one is missing.
 
+mod copies;
+
 use crate::find::{self, Sought};
+use copies::Copies;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::null;
 use std::sync::OnceLock;
@@ -47,14 +51,21 @@ fn failed(message: impl Into<String>) -> Error {
     Error::Compile { device: "cuda".into(), message: message.into() }
 }
 
-/// Returns NVRTC, opened at the first call, then with a major version of at most `at_most`.
-fn nvrtc(at_most: Option<u32>) -> Result<&'static Nvrtc, Error> {
-    static NVRTC: OnceLock<Result<Nvrtc, String>> = OnceLock::new();
+/// Returns the copies of NVRTC, of which the first is opened at the first call, then with a major version of at most
+/// `at_most`.
+fn copies(at_most: Option<u32>) -> Result<&'static Copies, Error> {
+    static COPIES: OnceLock<Result<Copies, String>> = OnceLock::new();
     let open = || {
         let opened = find::open(Sought::Nvrtc, at_most)?;
-        Nvrtc::new(&opened.library).map_err(|why| format!("{}: {why}", opened.path.display()))
+        let first = Nvrtc::new(&opened.library).map_err(|why| format!("{}: {why}", opened.path.display()))?;
+        Ok(Copies::new(first, opened.path.clone()))
     };
-    NVRTC.get_or_init(open).as_ref().map_err(|why| failed(why.clone()))
+    COPIES.get_or_init(open).as_ref().map_err(|why: &String| failed(why.clone()))
+}
+
+/// Returns NVRTC, opened at the first call.
+fn nvrtc(at_most: Option<u32>) -> Result<&'static Nvrtc, Error> {
+    copies(at_most).map(Copies::first)
 }
 
 /// Opens NVRTC, of a major version of at most `at_most` if none was opened before, and returns its version. Newer
@@ -87,7 +98,7 @@ pub fn supported_sms() -> Result<Vec<u32>, Error> {
 /// # Errors
 /// [`Error::Compile`] with the compiler's messages, or with what to install when there is none.
 pub fn compile_for(sm: u32, source: &str) -> Result<Vec<u8>, Error> {
-    nvrtc(None)?.run(sm, source).map(|compiled| compiled.0)
+    copies(None)?.least_busy().nvrtc.run(sm, source).map(|compiled| compiled.0)
 }
 
 /// Like [`compile_for`], with the assembler's remarks: registers, spilled bytes, serialized instructions.
@@ -239,7 +250,7 @@ impl Drop for ProgramHandle<'_> {
 mod tests {
     use super::*;
 
-    const PRELUDE: &str = include_str!("../render/prelude.cuh");
+    const PRELUDE: &str = include_str!("../../render/prelude.cuh");
     const KERNEL: &str = r#"extern "C" __global__ void __launch_bounds__(256) k(THALWEG_PARAMETER(3)) {
         __shared__ float of_warp[8];
         unsigned long long i = blockIdx.x * 256ull + threadIdx.x;
