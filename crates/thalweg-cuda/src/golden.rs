@@ -21,13 +21,14 @@ use crate::render::{BY_BLOCKS, EXCHANGE, ONLINE, SCANNED, program};
 use crate::render::{CONTRACTIONS, TMA_CONTRACTIONS};
 use std::path::PathBuf;
 use std::sync::Arc;
-use thalweg_gpu::plan;
+use thalweg_gpu::kernels::share_sources;
 use thalweg_gpu::runtime::Compiler;
+use thalweg_gpu::{Plan, Skeleton, plan};
 use thalweg_ir::{DType, ElementOp, MAX_RANK, Monoid, RandomKind, Scalar, ScanOp, ScatterOp, Shape, View};
 use thalweg_kernel::{
     Access, AccessClass, AccessGeometry, Along, BodyBuilder, Computed, Contraction, ContractionGeometry, Geometry,
-    IndexMap, Kernel, MapGeometry, Node, NodeId, Orientation, Precision, RowGeometry, ScatterGeometry, ScatterOrder,
-    random::random_node,
+    GroupPart, IndexMap, Kernel, MapGeometry, Node, NodeId, Orientation, Precision, RowGeometry, ScatterGeometry,
+    ScatterOrder, random::random_node,
 };
 
 /// Body of a golden kernel under construction, with the geometry of its accesses.
@@ -534,6 +535,54 @@ fn a_launch_has_no_more_blocks_than_a_grid_may_have() {
     for more in [most + 1, 1 << 32, 1 << 34] {
         let why = plan(more * each).unwrap_err().to_string();
         assert!(why.contains("more than the 2147483647 blocks that a launch may have"), "{why}");
+    }
+}
+
+/// Grouped launch of the kernels, each with so many reads, one write and no scalars.
+fn group(all: &[((Kernel, Geometry), u32)]) -> (Kernel, Geometry) {
+    let part =
+        |(at, (_, reads)): (usize, &(_, u32))| GroupPart { kernel: at as u32, reads: *reads, writes: 1, scalars: 0 };
+    let parts = all.iter().enumerate().map(part).collect();
+    let kernels = all.iter().map(|((kernel, _), _)| kernel.clone()).collect();
+    let geometries = all.iter().map(|((_, geometry), _)| geometry.clone()).collect();
+    (Kernel::Group { kernels, parts }, Geometry::Group(geometries))
+}
+
+/// First block, place of the arguments, and class of each component of a plan's only launch, which is a group.
+fn components(plan: &Plan) -> Vec<(u64, Arc<Skeleton>)> {
+    let [draft] = &plan.stages[..] else { panic!("{} launches", plan.stages.len()) };
+    let Skeleton::Group(class) = &*draft.kernel else { panic!("no group") };
+    let heads = &draft.words[1..][..draft.words[0] as usize];
+    heads.iter().map(|head| (head & ((1 << 52) - 1), class.parts[(head >> 52) as usize].clone())).collect()
+}
+
+#[test]
+fn groups_with_classes_in_common_share_a_source() {
+    let compiler = Compiler::new(Arc::new(Absent::new()), Box::new(CudaPrinter), "cuda:0".into());
+    let [a, b, c] = [(gelu(DType::F32, 1000), 1), (gelu(DType::BF16, 1000), 1), (gelu(DType::F16, 1000), 1)];
+    let rows = (sum(false, [64, 300], false), 1);
+    let of = |all: &[((Kernel, Geometry), u32)]| {
+        let (kernel, geometry) = group(all);
+        plan(&kernel, &geometry, &compiler).unwrap()
+    };
+    let all = || {
+        let longer = (gelu(DType::F32, 5000), 1);
+        vec![
+            of(&[a.clone(), b.clone()]),
+            of(&[c.clone(), b.clone()]),
+            of(&[c.clone(), longer]),
+            of(&[a.clone(), rows.clone()]),
+        ]
+    };
+    let (apart, mut shared) = (all(), all());
+    share_sources(&mut shared);
+    let source = |plan: &Plan| plan.stages[0].kernel.clone();
+    assert_eq!([1, 2].map(|i| source(&shared[i]) == source(&shared[0])), [true; 2]);
+    assert_ne!(source(&shared[3]), source(&shared[0]), "its row kernel has shared memory");
+    let Skeleton::Group(class) = &*source(&shared[0]) else { panic!("no group") };
+    assert_eq!(class.parts.len(), 3);
+    for (apart, shared) in apart.iter().zip(&shared) {
+        assert_eq!(components(apart), components(shared), "a component has another class");
     }
 }
 
