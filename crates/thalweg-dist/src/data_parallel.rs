@@ -1,0 +1,171 @@
+//! Data-parallel training: each rank computes the gradients of its part of a batch, and all take the same step.
+
+use crate::{ReduceOp, World, buckets};
+use std::collections::HashMap;
+use thalweg::{DType, Error, Gradients, Tensor, TensorId, no_grad};
+use thalweg_nn::{Kind, Module};
+
+/// Bytes of a bucket unless set, as in PyTorch's `DistributedDataParallel`.
+const BUCKET_BYTES: usize = 25 << 20;
+
+/// Keeps the copies of a model on all ranks equal, as `torch.nn.parallel.DistributedDataParallel`.
+///
+/// Each rank has the whole model and computes gradients on its part of the batch. [`average`](DataParallel::average)
+/// replaces them by their mean over ranks, which has the same bits everywhere; so the optimizers of all ranks take the
+/// same step, and the models stay equal to the bit.
+///
+/// ```
+/// use thalweg_dist::{DataParallel, World};
+/// use thalweg_nn::data::{DataLoader, Rows};
+/// use thalweg_nn::optim::{AdamW, Optimizer, clip_norm};
+/// use thalweg_nn::prelude::*;
+///
+/// let (x, y) = (Tensor::randn([50, 3]), Tensor::randn([50, 1]));
+/// let weights = World::local(2, |world| {
+///     let parallel = DataParallel::new(&world);
+///     let mut model = Linear::new(3, 1);
+///     parallel.broadcast(&mut model)?;
+///     let mut optimizer = AdamW::new(1e-2);
+///     // Batches of 16, of which each rank gets half; the last one has two samples.
+///     let loader = DataLoader::new(Rows::new([x.clone(), y.clone()]), 16).shuffled(7).split(world.size(), world.rank());
+///     for batch in loader.epoch(0) {
+///         let [x, y] = batch.unwrap();
+///         let loss = model.forward(&x).mse_loss(&y, Reduction::Mean);
+///         let mut gradients = loss.backward();
+///         parallel.average_of(&model, &mut gradients, x.dims()[0]);
+///         clip_norm(&mut gradients, 1.0);
+///         optimizer.step(&mut model, &gradients);
+///     }
+///     model.weight.to_vec::<f32>()
+/// })?;
+/// assert_eq!(weights[0], weights[1]);
+/// # Ok::<(), Error>(())
+/// ```
+///
+/// # What to do where
+/// - **Accumulation**: add the gradients of several batches ([`Gradients::add`]), then average once.
+/// - **Clipping**: after averaging; the norm is then the same on all ranks.
+/// - **Unequal batches**: [`average_of`](DataParallel::average_of) weights each rank by its number of samples.
+/// - **Unused parameters**: a tracked parameter without a gradient counts as zeros, on each rank by itself, and gets
+///   the mean. Freeze what no rank trains.
+#[derive(Clone, Debug)]
+pub struct DataParallel {
+    world: World,
+    bucket_bytes: usize,
+}
+
+impl DataParallel {
+    /// Data-parallel training over the ranks of a world, in buckets of 25 MiB.
+    pub fn new(world: &World) -> DataParallel {
+        DataParallel { world: world.clone(), bucket_bytes: BUCKET_BYTES }
+    }
+
+    /// Sets the size of a bucket: gradients are averaged in flat tensors of up to that many bytes. It changes no bits.
+    #[must_use]
+    pub fn bucket_bytes(self, bytes: usize) -> DataParallel {
+        DataParallel { bucket_bytes: bytes, ..self }
+    }
+
+    /// The world.
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// Replaces parameters and buffers by those of rank 0: at the start, and after rank 0 has loaded a checkpoint.
+    ///
+    /// # Errors
+    /// The failure of the world.
+    #[track_caller]
+    pub fn broadcast(&self, model: &mut dyn Module) -> Result<(), Error> {
+        let mut tensors = Unique::default();
+        model.update(&mut |_, kind, tensor| {
+            if kind != Kind::Constant {
+                tensors.add(tensor);
+            }
+            tensor.clone()
+        });
+        let values: Vec<Tensor> = tensors.all.iter().map(Tensor::detach).collect();
+        let values = no_grad(|| buckets::apply(&values, self.bucket_bytes, |x| self.world.broadcast(x, 0)));
+        tensors.replace(model, &values);
+        self.world.flush()
+    }
+
+    /// Replaces the gradients of a model's tracked parameters by their mean over ranks. It runs the backward pass and
+    /// waits for the other ranks. If the world fails, the gradients have its error.
+    #[track_caller]
+    pub fn average(&self, model: &dyn Module, gradients: &mut Gradients) {
+        if self.world.size() == 1 {
+            return;
+        }
+        self.reduce(model, gradients, |_, own| own.clone(), |flat| self.world.all_reduce(flat, ReduceOp::Mean));
+    }
+
+    /// As [`average`](DataParallel::average), with each rank weighted by the number of samples that its gradients are
+    /// the mean of: the result is the gradient of the mean over all samples of all ranks. A rank without samples passes
+    /// 0 and any gradients, which are not used.
+    #[track_caller]
+    pub fn average_of(&self, model: &dyn Module, gradients: &mut Gradients, samples: usize) {
+        if self.world.size() == 1 {
+            return;
+        }
+        let device = self.world.device();
+        let count = Tensor::full_with([0; 0], samples as f64, (DType::F64, device));
+        // Divided by before the sum, so that narrow floats do not overflow.
+        let weight = count.clone() / self.world.all_reduce(&count, ReduceOp::Sum);
+        let weigh = |parameter: &Tensor, own: &Tensor| match samples {
+            0 => parameter.detach().zeros_like(),
+            _ => own * weight.cast(own.dtype()),
+        };
+        self.reduce(model, gradients, weigh, |flat| self.world.all_reduce(flat, ReduceOp::Sum));
+    }
+
+    #[track_caller]
+    fn reduce(
+        &self,
+        model: &dyn Module,
+        gradients: &mut Gradients,
+        prepare: impl Fn(&Tensor, &Tensor) -> Tensor,
+        collective: impl Fn(&Tensor) -> Tensor,
+    ) {
+        let mut parameters = Unique::default();
+        model.parameters().iter().filter(|p| p.is_tracked()).for_each(|p| parameters.add(p));
+        no_grad(|| {
+            // A backward pass computes the gradients of the last layers first.
+            let last_first = || parameters.all.iter().rev();
+            let own = last_first().map(|p| {
+                let gradient = gradients.get(p).cloned().unwrap_or_else(|| p.detach().zeros_like());
+                prepare(p, &gradient)
+            });
+            let own: Vec<Tensor> = own.collect();
+            for (parameter, mean) in last_first().zip(buckets::apply(&own, self.bucket_bytes, collective)) {
+                gradients.set(parameter, mean);
+            }
+        });
+    }
+}
+
+/// Tensors in the order in which they were added, each once: fields that share a leaf go on sharing it.
+#[derive(Default)]
+pub(crate) struct Unique {
+    pub all: Vec<Tensor>,
+    positions: HashMap<TensorId, usize>,
+}
+
+impl Unique {
+    pub fn add(&mut self, tensor: &Tensor) {
+        self.positions.entry(tensor.id()).or_insert_with(|| {
+            self.all.push(tensor.clone());
+            self.all.len() - 1
+        });
+    }
+
+    /// Replaces these tensors in a model by values at the same positions, tracked where they were.
+    pub fn replace(&self, model: &mut dyn Module, values: &[Tensor]) {
+        let value = |(old, new): (&Tensor, &Tensor)| if old.is_tracked() { new.tracked() } else { new.clone() };
+        let values: Vec<Tensor> = self.all.iter().zip(values).map(value).collect();
+        model.update(&mut |_, _, tensor| match self.positions.get(&tensor.id()) {
+            Some(&at) => values[at].clone(),
+            None => tensor.clone(),
+        });
+    }
+}
