@@ -2,7 +2,7 @@
 
 use crate::{ReduceOp, World, buckets};
 use std::collections::HashMap;
-use thalweg::{DType, Error, Gradients, Tensor, TensorId, no_grad};
+use thalweg::{Device, Error, Gradients, Tensor, TensorId, no_grad};
 use thalweg_nn::{Kind, Module};
 
 /// Bytes of a bucket unless set, as in PyTorch's `DistributedDataParallel`.
@@ -108,13 +108,14 @@ impl DataParallel {
         if self.world.size() == 1 {
             return;
         }
-        let device = self.world.device();
-        let count = Tensor::full_with([0; 0], samples as f64, (DType::F64, device));
-        // Divided by before the sum, so that narrow floats do not overflow.
-        let weight = count.clone() / self.world.all_reduce(&count, ReduceOp::Sum);
+        // The operand has its value already, so this waits for the other ranks and computes nothing.
+        let count = Tensor::try_from_slice(&[samples as f64], [1], Device::cpu());
+        let total = count.and_then(|count| self.world.all_reduce(&count, ReduceOp::Sum).item::<f64>());
+        // A failure of the world is the error of the gradients.
+        let weight = samples as f64 / total.unwrap_or(1.0);
         let weigh = |parameter: &Tensor, own: &Tensor| match samples {
             0 => parameter.detach().zeros_like(),
-            _ => own * weight.cast(own.dtype()),
+            _ => own * weight,
         };
         self.reduce(model, gradients, weigh, |flat| self.world.all_reduce(flat, ReduceOp::Sum));
     }

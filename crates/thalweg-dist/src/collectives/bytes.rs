@@ -56,16 +56,39 @@ fn reduce_received(
     Ok(())
 }
 
+/// Parts of a result, one per rank in rank order, concatenated along an axis.
+#[derive(Clone, Debug)]
+pub(super) struct Parts {
+    /// Bytes of the part of each rank.
+    pub sizes: Vec<usize>,
+    /// Number of rows that each part consists of: the product of the sizes before the axis.
+    pub rows: usize,
+}
+
+impl Parts {
+    /// Copies the part of a rank to its rows of the whole: `row 0 of all parts, row 1 of all parts …`.
+    fn put(&self, rank: usize, part: &[u8], whole: &mut [u8]) {
+        if part.is_empty() {
+            return;
+        }
+        let row = |bytes: usize| bytes / self.rows;
+        let (start, size) = (row(self.sizes[..rank].iter().sum()), row(part.len()));
+        let stride = row(self.sizes.iter().sum());
+        for (number, bytes) in part.chunks_exact(size).enumerate() {
+            whole[number * stride + start..][..size].copy_from_slice(bytes);
+        }
+    }
+}
+
 /// Concatenates the operands of all ranks, in rank order.
-pub(super) fn all_gather(ranks: &mut Exchange<'_>, x: &[u8], out: &mut [u8]) -> Result<(), Failure> {
+pub(super) fn all_gather(ranks: &mut Exchange<'_>, parts: &Parts, x: &[u8], out: &mut [u8]) -> Result<(), Failure> {
     let payload = Arc::new(x.to_vec());
     for rank in ranks.others() {
         ranks.send(rank, payload.clone())?;
     }
-    let chunk = |rank: usize| rank * x.len()..(rank + 1) * x.len();
-    out[chunk(ranks.rank())].copy_from_slice(x);
+    parts.put(ranks.rank(), x, out);
     for rank in ranks.others() {
-        out[chunk(rank)].copy_from_slice(&ranks.receive(rank, x.len())?);
+        parts.put(rank, &ranks.receive(rank, x.len())?, out);
     }
     Ok(())
 }
@@ -99,29 +122,28 @@ pub(super) fn broadcast(ranks: &mut Exchange<'_>, root: usize, x: &[u8], out: &m
     Ok(())
 }
 
-/// Sends chunk `i` of the operand to rank `i`, and concatenates the chunks from all ranks, in rank order. `sent` and
-/// `received` are their sizes in bytes.
+/// Sends the next `sent[i]` bytes of the operand to each rank `i`, and concatenates what comes from all ranks.
 pub(super) fn all_to_all(
     ranks: &mut Exchange<'_>,
-    (sent, received): (&[usize], &[usize]),
+    (sent, received): (&[usize], &Parts),
     x: &[u8],
     out: &mut [u8],
 ) -> Result<(), Failure> {
-    let chunk = |sizes: &[usize], rank: usize| {
-        let start = sizes[..rank].iter().sum();
-        start..start + sizes[rank]
+    let chunk = |rank: usize| {
+        let start = sent[..rank].iter().sum();
+        &x[start..start + sent[rank]]
     };
     for rank in ranks.others() {
-        ranks.send(rank, Arc::new(x[chunk(sent, rank)].to_vec()))?;
+        ranks.send(rank, Arc::new(chunk(rank).to_vec()))?;
     }
     let own = ranks.rank();
-    if sent[own] != received[own] {
-        let (sent, received) = (sent[own], received[own]);
-        return Err(Failure::new(format!("the rank sends itself {sent} bytes and expects {received}")));
+    if sent[own] != received.sizes[own] {
+        let (sent, expected) = (sent[own], received.sizes[own]);
+        return Err(Failure::new(format!("the rank sends itself {sent} bytes, and {expected} were expected")));
     }
-    out[chunk(received, own)].copy_from_slice(&x[chunk(sent, own)]);
+    received.put(own, chunk(own), out);
     for rank in ranks.others() {
-        out[chunk(received, rank)].copy_from_slice(&ranks.receive(rank, received[rank])?);
+        received.put(rank, &ranks.receive(rank, received.sizes[rank])?, out);
     }
     Ok(())
 }
@@ -139,5 +161,15 @@ mod tests {
             let sizes = chunks.iter().map(|c| c.len() / 4);
             assert!(sizes.clone().max().unwrap() - sizes.min().unwrap() <= 1);
         }
+    }
+
+    #[test]
+    fn parts_are_concatenated_row_by_row() {
+        let parts = Parts { sizes: vec![2, 0, 4], rows: 2 };
+        let mut whole = [0; 6];
+        parts.put(0, &[1, 2], &mut whole);
+        parts.put(1, &[], &mut whole);
+        parts.put(2, &[3, 4, 5, 6], &mut whole);
+        assert_eq!(whole, [1, 3, 4, 2, 5, 6]);
     }
 }

@@ -1,21 +1,16 @@
-//! The collectives of a [`World`]: arguments are checked, and other axes than the first are moved by views, which fuse
-//! with the operations around.
+//! The collectives of a [`World`]: checks of arguments, which panic at the caller's line before anything is recorded.
 
 mod bytes;
+mod differentiable;
 mod record;
-mod stacked;
 
 use crate::World;
 use crate::reduce::ReduceOp;
+use bytes::Parts;
+use differentiable::divided;
 use record::{Collective, Origin};
 use std::sync::Arc;
 use thalweg::{DType, Error, Shape, Tensor};
-
-/// Sizes before an axis, of it, and after it.
-fn around(x: &Tensor, axis: usize) -> [usize; 3] {
-    let dims = x.dims();
-    [dims[..axis].iter().product(), dims[axis], dims[axis + 1..].iter().product()]
-}
 
 /// Axis of a tensor; negative ones count from the end.
 #[track_caller]
@@ -23,13 +18,6 @@ fn axis_of(name: &str, x: &Tensor, axis: isize) -> usize {
     let rank = x.rank() as isize;
     assert!((-rank..rank).contains(&axis), "{name}: axis {axis} of a tensor of shape {}", x.shape());
     axis.rem_euclid(rank) as usize
-}
-
-/// Shape of a tensor with another size of an axis.
-fn resized(x: &Tensor, axis: usize, size: usize) -> Shape {
-    let mut shape = *x.shape();
-    shape.dims_mut()[axis] = size;
-    shape
 }
 
 /// # Collectives
@@ -83,11 +71,7 @@ impl World {
     #[track_caller]
     pub fn all_gather(&self, x: &Tensor, axis: isize) -> Tensor {
         let axis = axis_of("all_gather", x, axis);
-        if self.size() == 1 {
-            return x.clone();
-        }
-        let all = self.gathered(&x.reshape(around(x, axis)), "all_gather", Origin::here());
-        all.movedim(0, 1).reshape(&resized(x, axis, x.dims()[axis] * self.size()))
+        if self.size() == 1 { x.clone() } else { self.gathered(x, axis, Origin::here()) }
     }
 
     /// The elements of all ranks' operands combined; each rank gets its part of the result along an axis, of a size
@@ -112,12 +96,11 @@ impl World {
     pub fn reduce_scatter(&self, x: &Tensor, op: ReduceOp, axis: isize) -> Tensor {
         let (axis, dtype) = (axis_of("reduce_scatter", x, axis), x.dtype());
         assert!(op.takes(dtype), "reduce_scatter: no {op} of {dtype}");
-        let split = self.divided("reduce_scatter", x, axis);
+        let shape = self.part("reduce_scatter", x, axis);
         if self.size() == 1 {
             return x.clone();
         }
-        let own = self.scattered(&split, op, Origin::here());
-        own.reshape(&resized(x, axis, x.dims()[axis] / self.size()))
+        self.scattered(&divided(x, axis, self.size()), op, shape, Origin::here())
     }
 
     /// The operand of rank `root`, on every rank. The others pass a tensor of the same dtype and shape, whose values
@@ -164,19 +147,15 @@ impl World {
     #[track_caller]
     pub fn all_to_all(&self, x: &Tensor, split: isize, concat: isize) -> Tensor {
         let [split, concat] = [split, concat].map(|axis| axis_of("all_to_all", x, axis));
-        let parts = self.divided("all_to_all", x, split);
-        let size = self.size();
+        let (mut shape, size) = (self.part("all_to_all", x, split), self.size());
         if size == 1 {
             return x.clone();
         }
-        let part = resized(x, split, x.dims()[split] / size);
-        let parts = self.exchanged(&parts, [vec![1; size], vec![1; size]], Origin::here());
-        // The leading dimension moves in front of the axis that it is merged with.
-        let [before, own, after] = [&part.dims()[..concat], &part.dims()[concat..=concat], &part.dims()[concat + 1..]]
-            .map(|dims| dims.iter().product());
-        let mut shape = part;
-        shape.dims_mut()[concat] = own * size;
-        parts.reshape([size, before, own, after]).movedim(0, 1).reshape(&shape)
+        let part = shape.numel();
+        shape.dims_mut()[concat] *= size;
+        let agreed = format!("{}{} from axis {split} to {concat}", x.dtype(), x.shape());
+        let counts = [vec![part; size], vec![part; size]];
+        self.exchanged(&divided(x, split, size), agreed, counts, (shape, concat), Origin::here())
     }
 
     /// Sends the rows of the operand to ranks, in their order: `sent[i]` rows to rank `i`. The result has the rows that
@@ -214,7 +193,11 @@ impl World {
         if size == 1 && sent == received {
             return x.clone();
         }
-        self.exchanged(x, [sent.to_vec(), received.to_vec()], Origin::here())
+        let mut shape = *shape;
+        shape.dims_mut()[0] = received.iter().sum();
+        let row = Shape::new(&x.dims()[1..]);
+        let counts = [sent, received].map(|rows| rows.iter().map(|n| n * row.numel()).collect());
+        self.exchanged(x, format!("{} rows {row}", x.dtype()), counts, (shape, 0), Origin::here())
     }
 
     /// Sends a tensor to a rank, which calls [`receive`](World::receive). No gradient flows back: send that by a
@@ -271,7 +254,11 @@ impl World {
     #[track_caller]
     pub fn barrier(&self) -> Result<(), Error> {
         if self.size() > 1 {
-            self.gathered(&Tensor::zeros_with([0], (DType::U8, self.device())), "barrier", Origin::here()).memory()?;
+            let (operation, origin, result) = ("barrier".into(), Origin::here(), (Shape::new(&[0]), DType::U8));
+            let (agreed, operand) = (String::new(), None);
+            let all = Collective { name: "barrier", operation, agreed, is_joint: true, origin, operand, result };
+            let arrived = Parts { sizes: vec![0; self.size()], rows: 1 };
+            self.record(all, None, move |ranks, x, out| bytes::all_gather(ranks, &arrived, x, out)).memory()?;
         }
         self.flush()
     }
@@ -281,12 +268,13 @@ impl World {
         assert!(rank < self.size(), "{name}: rank {rank} in a world of {}", self.size());
     }
 
-    /// The parts of `x` along an axis, one per rank, in a leading dimension: `[parts, before, part, after]`.
+    /// Shape of each rank's part of `x` along an axis.
     #[track_caller]
-    fn divided(&self, name: &str, x: &Tensor, axis: usize) -> Tensor {
-        let (size, [before, own, after]) = (self.size(), around(x, axis));
-        assert!(own % size == 0, "{name}: axis {axis} of shape {} among {size} ranks", x.shape());
-        x.reshape([before, size, own / size, after]).movedim(1, 0)
+    fn part(&self, name: &str, x: &Tensor, axis: usize) -> Shape {
+        let (mut shape, size) = (*x.shape(), self.size());
+        assert!(shape.dims()[axis].is_multiple_of(size), "{name}: axis {axis} of shape {shape} among {size} ranks");
+        shape.dims_mut()[axis] /= size;
+        shape
     }
 
     /// Message from a rank to another, without operand. Both ranks have the same signature.

@@ -1,20 +1,29 @@
-//! Collectives in the form that is exchanged: a tensor with a leading dimension of one entry per rank. With their
-//! derivatives, which take the sum of the losses of all ranks as the function that is differentiated.
+//! Collectives as they are recorded, with their derivatives. The function that is differentiated is the sum of the
+//! losses of all ranks.
+//!
+//! Operands are in the form that is sent: the part for each rank in a leading dimension. The result is written in its
+//! final shape, because an operation on it, a view even, would run the collective.
 
-use super::bytes;
+use super::bytes::{self, Parts};
 use super::record::{Collective, Origin};
 use crate::World;
 use crate::reduce::ReduceOp;
 use thalweg::{Backward, DType, Shape, Tensor};
 
-/// Dtype and shape for a signature.
-fn agreed(dtype: DType, shape: &Shape) -> String {
-    format!("{dtype}{shape}")
+/// Sizes before an axis, of it, and after it.
+pub(super) fn around(x: &Tensor, axis: usize) -> [usize; 3] {
+    let dims = x.dims();
+    [dims[..axis].iter().product(), dims[axis], dims[axis + 1..].iter().product()]
 }
 
-fn with_leading(size: usize, x: &Tensor) -> Shape {
-    let dims: Vec<usize> = std::iter::once(size).chain(x.dims().iter().copied()).collect();
-    Shape::new(&dims)
+/// The `count` parts of `x` along an axis, in a leading dimension: `[count, before, part, after]`.
+pub(super) fn divided(x: &Tensor, axis: usize, count: usize) -> Tensor {
+    let [before, own, after] = around(x, axis);
+    x.reshape([before, count, own / count, after]).movedim(1, 0)
+}
+
+fn agreed(dtype: DType, shape: &Shape) -> String {
+    format!("{dtype}{shape}")
 }
 
 impl World {
@@ -37,27 +46,32 @@ impl World {
         })
     }
 
-    /// Stacks `x` of all ranks: `[3]` in, `[size, 3]` out.
+    /// Concatenates `x` of all ranks along an axis.
     #[track_caller]
-    pub(super) fn gathered(&self, x: &Tensor, name: &'static str, origin: Origin) -> Tensor {
+    pub(super) fn gathered(&self, x: &Tensor, axis: usize, origin: Origin) -> Tensor {
+        let (dtype, size) = (x.dtype(), self.size());
+        let mut shape = *x.shape();
+        shape.dims_mut()[axis] *= size;
         let collective = Collective {
-            name,
-            operation: name.into(),
-            agreed: agreed(x.dtype(), x.shape()),
+            name: "all_gather",
+            operation: "all_gather".into(),
+            agreed: format!("{} along axis {axis}", agreed(dtype, x.shape())),
             is_joint: true,
             origin,
             operand: Some(x),
-            result: (with_leading(self.size(), x), x.dtype()),
+            result: (shape, dtype),
         };
+        let own = *x.shape();
         let rule = move |world: &World, Backward { gradients: dy, .. }: Backward<Tensor, Tensor>| {
-            world.scattered(&dy, ReduceOp::Sum, origin.backward())
+            world.scattered(&divided(&dy, axis, size), ReduceOp::Sum, own, origin.backward())
         };
-        self.record(collective, Some(Box::new(rule)), bytes::all_gather)
+        let parts = Parts { sizes: vec![x.numel() * dtype.size(); size], rows: around(x, axis)[0] };
+        self.record(collective, Some(Box::new(rule)), move |ranks, x, out| bytes::all_gather(ranks, &parts, x, out))
     }
 
-    /// Reduces `x` over ranks; each gets its entry of the leading dimension: `[size, 3]` in, `[3]` out.
+    /// Reduces `x` over ranks; each gets its entry of the leading dimension, in a shape.
     #[track_caller]
-    pub(super) fn scattered(&self, x: &Tensor, op: ReduceOp, origin: Origin) -> Tensor {
+    pub(super) fn scattered(&self, x: &Tensor, op: ReduceOp, shape: Shape, origin: Origin) -> Tensor {
         let dtype = x.dtype();
         let collective = Collective {
             name: "reduce_scatter",
@@ -66,10 +80,11 @@ impl World {
             is_joint: true,
             origin,
             operand: Some(x),
-            result: (Shape::new(&x.dims()[1..]), dtype),
+            result: (shape, dtype),
         };
+        let operand = *x.shape();
         let rule = move |world: &World, Backward { gradients: dy, .. }: Backward<Tensor, Tensor>| {
-            let dx = world.gathered(&dy, "all_gather", origin.backward());
+            let dx = world.gathered(&dy.reshape([1, dy.numel()]), 0, origin.backward()).reshape(operand);
             if op == ReduceOp::Mean { dx / world.size() as f64 } else { dx }
         };
         let has_rule = matches!(op, ReduceOp::Sum | ReduceOp::Mean);
@@ -97,29 +112,39 @@ impl World {
         self.record(collective, Some(Box::new(rule)), move |ranks, x, out| bytes::broadcast(ranks, root, x, out))
     }
 
-    /// Exchanges entries of the leading dimension: the `sent[i]` entries after those for the ranks below `i` go to rank
-    /// `i`, and `received[i]` come from it.
+    /// Sends the next `sent[i]` elements of `x` to each rank `i`; concatenates the `received[i]` elements from each
+    /// along an axis of the result's shape.
     #[track_caller]
-    pub(super) fn exchanged(&self, x: &Tensor, [sent, received]: [Vec<usize>; 2], origin: Origin) -> Tensor {
-        let entry = Shape::new(&x.dims()[1..]);
-        let shape = Shape::new(&[&[received.iter().sum()], entry.dims()].concat());
-        // The number of entries may differ between ranks.
+    pub(super) fn exchanged(
+        &self,
+        x: &Tensor,
+        agreed: String,
+        [sent, received]: [Vec<usize>; 2],
+        (shape, axis): (Shape, usize),
+        origin: Origin,
+    ) -> Tensor {
+        let (dtype, size) = (x.dtype(), self.size());
         let collective = Collective {
             name: "all_to_all",
             operation: "all_to_all".into(),
-            agreed: format!("{} rows {entry}", x.dtype()),
+            agreed: agreed.clone(),
             is_joint: true,
             origin,
             operand: Some(x),
-            result: (shape, x.dtype()),
+            result: (shape, dtype),
         };
-        let bytes = entry.numel() * x.dtype().size();
-        let sizes = [&sent, &received].map(|counts| counts.iter().map(|n| n * bytes).collect::<Vec<usize>>());
+        let in_bytes = |counts: &[usize]| counts.iter().map(|n| n * dtype.size()).collect::<Vec<usize>>();
+        let rows = shape.dims()[..axis].iter().product();
+        let (sizes, parts) = (in_bytes(&sent), Parts { sizes: in_bytes(&received), rows });
+        let operand = *x.shape();
         let rule = move |world: &World, Backward { gradients: dy, .. }: Backward<Tensor, Tensor>| {
-            world.exchanged(&dy, [received.clone(), sent.clone()], origin.backward())
+            // Parts of rows, all of the same size.
+            let dy = if rows == 1 { dy } else { divided(&dy, axis, size) };
+            let counts = [received.clone(), sent.clone()];
+            world.exchanged(&dy, agreed.clone(), counts, (operand, 0), origin.backward())
         };
         self.record(collective, Some(Box::new(rule)), move |ranks, x, out| {
-            bytes::all_to_all(ranks, (&sizes[0], &sizes[1]), x, out)
+            bytes::all_to_all(ranks, (&sizes, &parts), x, out)
         })
     }
 }
@@ -135,14 +160,15 @@ fn reduced_rule(world: &World, op: ReduceOp, origin: Origin, of: Backward<Tensor
         // Ranks with equal extremes get equal parts.
         ReduceOp::Max | ReduceOp::Min => {
             let is_extreme = x.eq(&y).cast(x.dtype());
-            let count = sum(&is_extreme);
-            sum(&dy) * is_extreme / count
+            let (total, count) = (sum(&dy), sum(&is_extreme));
+            total * is_extreme / count
         }
         // The product of the others, rather than a quotient, which has no value at 0.
         ReduceOp::Product => {
-            let all = world.gathered(&x, "all_gather", origin);
-            let others = (0..world.size()).filter(|&rank| rank != world.rank()).map(|rank| all.select(0, rank));
-            others.fold(sum(&dy), |product, other| product * other)
+            let total = sum(&dy);
+            let all = world.gathered(&x.reshape([1, x.numel()]), 0, origin);
+            let others = (0..world.size()).filter(|&rank| rank != world.rank());
+            others.fold(total, |product, other| product * all.select(0, other).reshape(x.shape()))
         }
     }
 }
