@@ -2,8 +2,9 @@
 
 use crate::{ReduceOp, World, buckets};
 use std::collections::HashMap;
-use thalweg::{Device, Error, Gradients, Tensor, TensorId, no_grad};
-use thalweg_nn::{Kind, Module};
+use thalweg::{Device, Error, Gradients, Tensor, TensorId, no_grad, with_strict};
+use thalweg_nn::optim::{self, Norm, Optimizer};
+use thalweg_nn::{Kind, Module, NamePath};
 
 /// Bytes of a bucket unless set, as in PyTorch's `DistributedDataParallel`.
 const BUCKET_BYTES: usize = 25 << 20;
@@ -11,13 +12,13 @@ const BUCKET_BYTES: usize = 25 << 20;
 /// Keeps the copies of a model on all ranks equal, as `torch.nn.parallel.DistributedDataParallel`.
 ///
 /// Each rank has the whole model and computes gradients on its part of the batch. [`average`](DataParallel::average)
-/// replaces them by their mean over ranks, which has the same bits everywhere; so the optimizers of all ranks take the
-/// same step, and the models stay equal to the bit.
+/// replaces them by their mean over ranks, which has the same bits everywhere. [`step`](DataParallel::step) applies an
+/// optimizer, so that the models stay equal to the bit.
 ///
 /// ```
 /// use thalweg_dist::{DataParallel, World};
 /// use thalweg_nn::data::{DataLoader, Rows};
-/// use thalweg_nn::optim::{AdamW, Optimizer, clip_norm};
+/// use thalweg_nn::optim::AdamW;
 /// use thalweg_nn::prelude::*;
 ///
 /// let (x, y) = (Tensor::randn([50, 3]), Tensor::randn([50, 1]));
@@ -33,8 +34,8 @@ const BUCKET_BYTES: usize = 25 << 20;
 ///         let loss = model.forward(&x).mse_loss(&y, Reduction::Mean);
 ///         let mut gradients = loss.backward();
 ///         parallel.average_of(&model, &mut gradients, x.dims()[0]);
-///         clip_norm(&mut gradients, 1.0);
-///         optimizer.step(&mut model, &gradients);
+///         parallel.clip_norm(&mut gradients, 1.0);
+///         parallel.step(&mut optimizer, &mut model, &gradients);
 ///     }
 ///     model.weight.to_vec::<f32>()
 /// })?;
@@ -44,7 +45,7 @@ const BUCKET_BYTES: usize = 25 << 20;
 ///
 /// # What to do where
 /// - **Accumulation**: add the gradients of several batches ([`Gradients::add`]), then average once.
-/// - **Clipping**: after averaging; the norm is then the same on all ranks.
+/// - **Clipping**: after averaging, by [`clip_norm`](DataParallel::clip_norm); the norm is then the same on all ranks.
 /// - **Unequal batches**: [`average_of`](DataParallel::average_of) weights each rank by its number of samples.
 /// - **Unused parameters**: a tracked parameter without a gradient counts as zeros, on each rank by itself, and gets
 ///   the mean. Freeze what no rank trains.
@@ -60,7 +61,8 @@ impl DataParallel {
         DataParallel { world: world.clone(), bucket_bytes: BUCKET_BYTES }
     }
 
-    /// Sets the size of a bucket: gradients are averaged in flat tensors of up to that many bytes. It changes no bits.
+    /// Sets the size of a bucket: gradients are averaged in flat tensors of up to that many bytes. It does not change
+    /// the bits of a mean.
     #[must_use]
     pub fn bucket_bytes(self, bytes: usize) -> DataParallel {
         DataParallel { bucket_bytes: bytes, ..self }
@@ -77,13 +79,7 @@ impl DataParallel {
     /// The failure of the world.
     #[track_caller]
     pub fn broadcast(&self, model: &mut dyn Module) -> Result<(), Error> {
-        let mut tensors = Unique::default();
-        model.update(&mut |_, kind, tensor| {
-            if kind != Kind::Constant {
-                tensors.add(tensor);
-            }
-            tensor.clone()
-        });
+        let tensors = Unique::of(model, |kind, _| kind != Kind::Constant);
         let values: Vec<Tensor> = tensors.all.iter().map(Tensor::detach).collect();
         let values = no_grad(|| buckets::apply(&values, self.bucket_bytes, |x| self.world.broadcast(x, 0)));
         tensors.replace(model, &values);
@@ -120,6 +116,18 @@ impl DataParallel {
         self.reduce(model, gradients, weigh, |flat| self.world.all_reduce(flat, ReduceOp::Sum));
     }
 
+    /// As [`optim::clip_norm`], with the same bits on all ranks.
+    pub fn clip_norm(&self, gradients: &mut Gradients, most: f64) -> Norm {
+        with_strict(true, || optim::clip_norm(gradients, most))
+    }
+
+    /// As [`Optimizer::step`], with the same bits on all ranks: in [strict](with_strict) arithmetic, because ranks may
+    /// run the same step by different plans, which else differ by rounding.
+    #[track_caller]
+    pub fn step(&self, optimizer: &mut impl Optimizer, model: &mut dyn Module, gradients: &Gradients) {
+        with_strict(true, || optimizer.step(model, gradients));
+    }
+
     #[track_caller]
     fn reduce(
         &self,
@@ -128,8 +136,7 @@ impl DataParallel {
         prepare: impl Fn(&Tensor, &Tensor) -> Tensor,
         collective: impl Fn(&Tensor) -> Tensor,
     ) {
-        let mut parameters = Unique::default();
-        model.parameters().iter().filter(|p| p.is_tracked()).for_each(|p| parameters.add(p));
+        let parameters = Unique::of(model, |kind, tensor| kind == Kind::Parameter && tensor.is_tracked());
         no_grad(|| {
             // A backward pass computes the gradients of the last layers first.
             let last_first = || parameters.all.iter().rev();
@@ -145,19 +152,25 @@ impl DataParallel {
     }
 }
 
-/// Tensors in the order in which they were added, each once: fields that share a leaf go on sharing it.
-#[derive(Default)]
+/// Tensors of a model in its order, each once: fields that share a leaf go on sharing it.
 pub(crate) struct Unique {
     pub all: Vec<Tensor>,
     positions: HashMap<TensorId, usize>,
 }
 
 impl Unique {
-    pub fn add(&mut self, tensor: &Tensor) {
-        self.positions.entry(tensor.id()).or_insert_with(|| {
-            self.all.push(tensor.clone());
-            self.all.len() - 1
+    /// The tensors that `takes` returns true for.
+    pub fn of(model: &dyn Module, takes: impl Fn(Kind, &Tensor) -> bool) -> Unique {
+        let mut found = Unique { all: vec![], positions: HashMap::new() };
+        model.visit(&mut NamePath::root(), &mut |_, kind, tensor| {
+            if takes(kind, tensor) {
+                found.positions.entry(tensor.id()).or_insert_with(|| {
+                    found.all.push(tensor.clone());
+                    found.all.len() - 1
+                });
+            }
         });
+        found
     }
 
     /// Replaces these tensors in a model by values at the same positions, tracked where they were.

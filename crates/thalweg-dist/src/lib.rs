@@ -4,10 +4,11 @@
 //! - Collectives are methods of [`World`]: `all_reduce`, `all_gather`, `reduce_scatter`, `broadcast`, `all_to_all`,
 //!   `send`, `receive`, `barrier`. They are recorded like any operation, and have gradients.
 //! - [`DataParallel`]: training in which each rank computes the gradients of its part of every batch.
+//! - [`ShardedOptimizer`]: an optimizer whose state is divided among the ranks (ZeRO-1).
 //!
 //! ```
 //! use thalweg_dist::{DataParallel, World};
-//! use thalweg_nn::optim::{Optimizer, Sgd};
+//! use thalweg_nn::optim::Sgd;
 //! use thalweg_nn::prelude::*;
 //!
 //! let losses = World::local(2, |world| {
@@ -19,7 +20,7 @@
 //!     let loss = model.forward(&x).mse_loss(&y, Reduction::Mean);
 //!     let mut gradients = loss.backward();
 //!     parallel.average(&model, &mut gradients);
-//!     Sgd::new(0.1).step(&mut model, &gradients);
+//!     parallel.step(&mut Sgd::new(0.1), &mut model, &gradients);
 //!     loss.item::<f32>()
 //! })?;
 //! assert_eq!(losses.len(), 2);
@@ -34,11 +35,13 @@ mod environment;
 mod member;
 mod reduce;
 mod rendezvous;
+mod sharded;
 mod traffic;
 mod world;
 
 pub use data_parallel::DataParallel;
 pub use reduce::ReduceOp;
+pub use sharded::ShardedOptimizer;
 pub use traffic::{Traffic, TrafficTable};
 pub use world::{World, WorldOptions};
 
