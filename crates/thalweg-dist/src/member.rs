@@ -108,18 +108,18 @@ impl Exchange<'_> {
         self.traffic.sent += payload.len() as u64;
         let message = Message::Data(self.signature.clone(), payload);
         self.member.engine.send(self.group.ranks[to], message).map_err(|lost| {
-            // If that rank has failed, its message says why.
+            // If a rank has failed or ended, its message says more.
             match self.member.engine.inbox().receive(self.group.ranks[to], Duration::ZERO) {
-                Err(Absence::Failed(cause)) => Failure { cause, reported: true },
-                _ => Failure::new(lost),
+                Err(Absence::TimedOut) | Ok(_) => Failure::new(lost),
+                Err(absence) => self.absent(self.group.ranks[to], absence),
             }
         })
     }
 
     /// Waits for `bytes` bytes from a rank of the group.
     pub fn receive(&mut self, from: usize, bytes: usize) -> Result<Payload, Failure> {
-        let (sender, timeout) = (self.group.ranks[from], self.member.timeout());
-        match self.member.engine.inbox().receive(sender, timeout) {
+        let sender = self.group.ranks[from];
+        match self.member.engine.inbox().receive(sender, self.member.timeout()) {
             Ok((theirs, payload)) => {
                 let own = self.signature;
                 if !theirs.agrees(own) {
@@ -134,11 +134,18 @@ impl Exchange<'_> {
                 self.traffic.received += bytes as u64;
                 Ok(payload)
             }
-            Err(Absence::Failed(cause)) => Err(Failure { cause, reported: true }),
-            Err(Absence::Ended) => Err(Failure::new(format!("rank {sender} has ended and does not take part"))),
-            Err(Absence::TimedOut) => {
-                let seconds = timeout.as_secs_f64();
-                Err(Failure::new(format!("rank {sender} has not taken part within {seconds} s")))
+            Err(absence) => Err(self.absent(sender, absence)),
+        }
+    }
+
+    /// Failure for want of a message of a rank.
+    fn absent(&self, sender: usize, absence: Absence) -> Failure {
+        match absence {
+            Absence::Failed(cause) => Failure { cause, reported: true },
+            Absence::Ended => Failure::new(format!("rank {sender} has ended and does not take part")),
+            Absence::TimedOut => {
+                let seconds = self.member.timeout().as_secs_f64();
+                Failure::new(format!("rank {sender} has not taken part within {seconds} s"))
             }
         }
     }

@@ -104,7 +104,7 @@ pub(crate) fn join(address: &str, rank: usize, size: usize, timeout: Duration) -
     let port = listener.local_addr().map_err(context)?.port();
     send_line(&mut first, &format!("{GREETING} {rank} {size} {port}")).map_err(context)?;
     // Rank 0 may wait its own timeout for others, and then names them.
-    first.set_read_timeout(Some(timeout + GREETING_TIMEOUT)).map_err(context)?;
+    first.set_read_timeout(Some(timeout.saturating_add(GREETING_TIMEOUT))).map_err(context)?;
     let list = read_line(&mut first).map_err(|e| failed(format!("rank {rank}: no answer of rank 0, {e}")))?;
     let Some((token, addresses)) = list.strip_prefix("ranks ").and_then(|l| l.split_once(' ')) else {
         return Err(failed(list.strip_prefix("error ").unwrap_or("rank 0 sent no list of ranks").into()));

@@ -162,7 +162,12 @@ impl WorldOptions {
     ///
     /// # Errors
     /// If ranks are missing when the timeout has passed; the error names them.
+    ///
+    /// # Panics
+    /// If `size` is 0.
+    #[track_caller]
     pub fn host(&self, listener: &TcpListener, size: usize) -> Result<World, Error> {
+        assert!(size > 0, "host: a world of 0 ranks");
         let engine = self.connected(rendezvous::host(listener, size, self.timeout)?)?;
         Ok(World::new(Member::new(0, size, self.device(0, 1)?, engine, self.timeout)))
     }
@@ -171,7 +176,12 @@ impl WorldOptions {
     ///
     /// # Errors
     /// If rank 0 does not answer within the timeout, refuses this rank, or misses other ranks.
+    ///
+    /// # Panics
+    /// If the rank is 0, or not below `size`.
+    #[track_caller]
     pub fn join(&self, address: &str, rank: usize, size: usize) -> Result<World, Error> {
+        assert!((1..size).contains(&rank), "join: rank {rank} of a world of {size}");
         let engine = self.connected(rendezvous::join(address, rank, size, self.timeout)?)?;
         Ok(World::new(Member::new(rank, size, self.device(0, 1)?, engine, self.timeout)))
     }

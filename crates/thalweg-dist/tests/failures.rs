@@ -239,7 +239,7 @@ fn after_a_failure_every_collective_fails_at_once() {
             let later = world.all_reduce(&Tensor::ones([2]), ReduceOp::Sum).to_vec::<f32>();
             assert!(later.unwrap_err().to_string().contains("rank 1 has ended"));
             assert!(world.flush().is_err() && world.synchronize().is_err());
-            // What needs no other rank goes on.
+            // Operations without another rank go on.
             assert_eq!(Tensor::ones([2]).sum(..).item::<f32>()?, 2.0);
             Ok(())
         });
@@ -249,7 +249,7 @@ fn after_a_failure_every_collective_fails_at_once() {
 
 #[test]
 fn a_collective_of_a_world_that_has_ended_is_an_error() {
-    let mut left = World::local(2, |world| Ok(world)).unwrap();
+    let mut left = World::local(2, Ok).unwrap();
     let world = left.pop().unwrap();
     let late = world.all_reduce(&Tensor::ones([2]), ReduceOp::Sum).to_vec::<f32>();
     assert!(late.unwrap_err().to_string().contains("has left its world"));

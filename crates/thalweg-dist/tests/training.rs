@@ -132,7 +132,7 @@ fn a_divided_optimizer_takes_the_step_of_a_whole_one() {
             for _ in 0..3 {
                 let mut gradients = model.forward(&x).mse_loss(&y, Reduction::Mean).backward();
                 parallel.average(&model, &mut gradients);
-                // The same gradients for the leaves of the other copy.
+                // Gradients for the leaves of the other copy.
                 let mut copied = thalweg::Gradients::default();
                 for (own, parameter) in other.parameters().iter().zip(model.parameters()) {
                     copied.set(own, gradients[&parameter].clone());
@@ -148,7 +148,7 @@ fn a_divided_optimizer_takes_the_step_of_a_whole_one() {
         .unwrap();
         // Each moment is on one rank.
         assert_eq!(ranks.iter().map(|(_, own)| own).sum::<usize>(), ranks[0].0);
-        assert!(ranks.iter().all(|(whole, own)| own * 2 < *whole + 600));
+        assert!(ranks.iter().all(|(whole, own)| 0 < *own && own < whole));
     }
 }
 

@@ -56,16 +56,16 @@ fn reduce_received(
     Ok(())
 }
 
-/// Parts of a result, one per rank in rank order, concatenated along an axis.
+/// Result that is concatenated, along an axis, from a part of each rank, in rank order.
 #[derive(Clone, Debug)]
-pub(super) struct Parts {
+pub(super) struct Concatenation {
     /// Bytes of the part of each rank.
     pub sizes: Vec<usize>,
     /// Number of rows that each part consists of: the product of the sizes before the axis.
     pub rows: usize,
 }
 
-impl Parts {
+impl Concatenation {
     /// Copies the part of a rank to its rows of the whole: `row 0 of all parts, row 1 of all parts …`.
     fn put(&self, rank: usize, part: &[u8], whole: &mut [u8]) {
         if part.is_empty() {
@@ -81,7 +81,12 @@ impl Parts {
 }
 
 /// Concatenates the operands of all ranks, in rank order.
-pub(super) fn all_gather(ranks: &mut Exchange<'_>, parts: &Parts, x: &[u8], out: &mut [u8]) -> Result<(), Failure> {
+pub(super) fn all_gather(
+    ranks: &mut Exchange<'_>,
+    parts: &Concatenation,
+    x: &[u8],
+    out: &mut [u8],
+) -> Result<(), Failure> {
     let payload = Arc::new(x.to_vec());
     for rank in ranks.others() {
         ranks.send(rank, payload.clone())?;
@@ -125,7 +130,7 @@ pub(super) fn broadcast(ranks: &mut Exchange<'_>, root: usize, x: &[u8], out: &m
 /// Sends the next `sent[i]` bytes of the operand to each rank `i`, and concatenates what comes from all ranks.
 pub(super) fn all_to_all(
     ranks: &mut Exchange<'_>,
-    (sent, received): (&[usize], &Parts),
+    (sent, received): (&[usize], &Concatenation),
     x: &[u8],
     out: &mut [u8],
 ) -> Result<(), Failure> {
@@ -165,7 +170,7 @@ mod tests {
 
     #[test]
     fn parts_are_concatenated_row_by_row() {
-        let parts = Parts { sizes: vec![2, 0, 4], rows: 2 };
+        let parts = Concatenation { sizes: vec![2, 0, 4], rows: 2 };
         let mut whole = [0; 6];
         parts.put(0, &[1, 2], &mut whole);
         parts.put(1, &[], &mut whole);

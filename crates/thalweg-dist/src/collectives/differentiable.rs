@@ -4,7 +4,7 @@
 //! Operands are in the form that is sent: the part for each rank in a leading dimension. The result is written in its
 //! final shape, because an operation on it, a view even, would run the collective.
 
-use super::bytes::{self, Parts};
+use super::bytes::{self, Concatenation};
 use super::record::{Collective, Origin};
 use crate::World;
 use crate::reduce::ReduceOp;
@@ -65,7 +65,7 @@ impl World {
         let rule = move |world: &World, Backward { gradients: dy, .. }: Backward<Tensor, Tensor>| {
             world.scattered(&divided(&dy, axis, size), ReduceOp::Sum, own, origin.backward())
         };
-        let parts = Parts { sizes: vec![x.numel() * dtype.size(); size], rows: around(x, axis)[0] };
+        let parts = Concatenation { sizes: vec![x.numel() * dtype.size(); size], rows: around(x, axis)[0] };
         self.record(collective, Some(Box::new(rule)), move |ranks, x, out| bytes::all_gather(ranks, &parts, x, out))
     }
 
@@ -135,10 +135,10 @@ impl World {
         };
         let in_bytes = |counts: &[usize]| counts.iter().map(|n| n * dtype.size()).collect::<Vec<usize>>();
         let rows = shape.dims()[..axis].iter().product();
-        let (sizes, parts) = (in_bytes(&sent), Parts { sizes: in_bytes(&received), rows });
+        let (sizes, parts) = (in_bytes(&sent), Concatenation { sizes: in_bytes(&received), rows });
         let operand = *x.shape();
         let rule = move |world: &World, Backward { gradients: dy, .. }: Backward<Tensor, Tensor>| {
-            // Parts of rows, all of the same size.
+            // Of several rows: all parts are of one size.
             let dy = if rows == 1 { dy } else { divided(&dy, axis, size) };
             let counts = [received.clone(), sent.clone()];
             world.exchanged(&dy, agreed.clone(), counts, (operand, 0), origin.backward())

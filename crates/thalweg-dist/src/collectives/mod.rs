@@ -6,7 +6,7 @@ mod record;
 
 use crate::World;
 use crate::reduce::ReduceOp;
-use bytes::Parts;
+use bytes::Concatenation;
 use differentiable::divided;
 use record::{Collective, Origin};
 use std::sync::Arc;
@@ -257,7 +257,7 @@ impl World {
             let (operation, origin, result) = ("barrier".into(), Origin::here(), (Shape::new(&[0]), DType::U8));
             let (agreed, operand) = (String::new(), None);
             let all = Collective { name: "barrier", operation, agreed, is_joint: true, origin, operand, result };
-            let arrived = Parts { sizes: vec![0; self.size()], rows: 1 };
+            let arrived = Concatenation { sizes: vec![0; self.size()], rows: 1 };
             self.record(all, None, move |ranks, x, out| bytes::all_gather(ranks, &arrived, x, out)).memory()?;
         }
         self.flush()

@@ -48,7 +48,7 @@ impl Engine for Connections {
     fn send(&self, to: usize, message: Message) -> Result<(), String> {
         let Some(stream) = &self.peers[to] else { return Err(format!("rank {to} sends to itself")) };
         let mut stream = stream.lock().unwrap_or_else(PoisonError::into_inner);
-        write(&mut *stream, &message).map_err(|e| format!("the connection to rank {to}: {e}"))
+        write(&mut *stream, &message).map_err(|e| format!("rank {to} is gone: {e}"))
     }
 
     fn inbox(&self) -> &Inbox {

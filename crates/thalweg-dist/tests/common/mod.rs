@@ -81,7 +81,7 @@ impl Plain {
         Tensor::new(self.elements.clone()).reshape(&self.dims).cast(dtype)
     }
 
-    /// The same tensor as the result of operations, as a view, or in memory of its own.
+    /// The array as a tensor: the result of operations, as a view, or in memory of its own.
     pub fn laid_out(&self, dtype: DType, layout: usize) -> Tensor {
         let dense = self.tensor(dtype);
         if self.dims.is_empty() {
