@@ -3,7 +3,7 @@
 
 use std::net::TcpListener;
 use std::time::Duration;
-use thalweg::{DType, Error, Tensor, bf16, f16};
+use thalweg::{DType, Device, Error, Tensor, bf16, f16};
 use thalweg_dist::{ReduceOp, World, WorldOptions};
 
 /// Carrier of messages.
@@ -18,13 +18,14 @@ pub const ENGINES: [Engine; 2] = [Engine::Threads, Engine::Tcp];
 /// Timeout of tests in which nothing is missing: the failure of a test, not its result.
 pub const LONG: Duration = Duration::from_secs(120);
 
-/// Runs a function as each rank, as `World::local` does, over an engine.
+/// Runs a function as each rank, as `World::local` does, over an engine. All ranks are on the default device, which
+/// `THALWEG_DEVICE` names.
 pub fn run<R: Send>(
     engine: Engine,
     size: usize,
     f: impl Fn(World) -> Result<R, Error> + Sync,
 ) -> Result<Vec<R>, Error> {
-    let options = WorldOptions::default().timeout(LONG);
+    let options = WorldOptions::default().timeout(LONG).devices([Device::default()]);
     match engine {
         Engine::Threads => options.local(size, f),
         Engine::Tcp => tcp(&options, size, |world| f(world?)).into_iter().collect(),
