@@ -215,6 +215,22 @@ fn narrow_floats_are_rounded_once() {
 }
 
 #[test]
+fn operands_larger_than_the_buffers_of_a_connection() {
+    const COUNT: usize = 1 << 20;
+    for engine in ENGINES {
+        run(engine, 3, |world| {
+            let x = Tensor::arange_with(COUNT, DType::I32) + world.rank() as i32;
+            let sum = world.all_reduce(&x, ReduceOp::Sum);
+            let all = world.all_gather(&x, 0);
+            assert_eq!(all.slice(COUNT * 2 + 5).item::<i32>()?, 7);
+            assert!(sum.eq(Tensor::arange_with(COUNT, DType::I32) * 3 + 3).all(..).item::<bool>()?);
+            Ok(())
+        })
+        .unwrap();
+    }
+}
+
+#[test]
 fn sub_worlds_have_their_own_collectives() {
     for engine in ENGINES {
         let found = run(engine, 5, |world| {

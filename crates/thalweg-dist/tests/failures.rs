@@ -16,16 +16,7 @@ fn outcomes<R: Send>(
     size: usize,
     f: impl Fn(World) -> Result<R, Error> + Sync,
 ) -> Vec<Result<R, Error>> {
-    outcomes_within(LONG, engine, size, f)
-}
-
-fn outcomes_within<R: Send>(
-    timeout: Duration,
-    engine: Engine,
-    size: usize,
-    f: impl Fn(World) -> Result<R, Error> + Sync,
-) -> Vec<Result<R, Error>> {
-    let options = WorldOptions::default().timeout(timeout);
+    let options = WorldOptions::default().timeout(LONG);
     match engine {
         Engine::Tcp => tcp(&options, size, |world| f(world.unwrap())),
         Engine::Threads => {
@@ -178,6 +169,23 @@ fn ranks_out_of_step_get_both_lines() {
 }
 
 #[test]
+fn errors_of_a_backward_pass_name_the_line_of_the_forward_pass() {
+    for engine in ENGINES {
+        let failed = outcomes(engine, 2, |world| {
+            let x = Tensor::ones([4]).tracked();
+            let y = world.all_reduce(&x, ReduceOp::Sum);
+            if world.rank() == 1 {
+                return y.to_vec::<f32>();
+            }
+            grad(&y.square().sum(..), &x).to_vec::<f32>()
+        });
+        let text = failed[0].as_ref().unwrap_err().to_string();
+        let (cause, line) = text.split_once(" (in the backward pass of ").unwrap();
+        assert!(cause.contains("rank 1 has ended") && line.contains("failures.rs"), "{text}");
+    }
+}
+
+#[test]
 fn rows_that_nobody_expects_are_an_error() {
     for engine in ENGINES {
         let failed = outcomes(engine, 2, |world| {
@@ -195,8 +203,10 @@ fn a_rank_that_does_not_answer_is_an_error_in_time() {
     for engine in ENGINES {
         let (done, waiting) = channel::<()>();
         let (done, waiting) = (Mutex::new(Some(done)), Mutex::new(waiting));
-        let failed = outcomes_within(Duration::from_millis(300), engine, 2, |world| {
-            if world.rank() == 1 {
+        let failed = outcomes(engine, 2, |world| {
+            if world.rank() == 0 {
+                world.set_timeout(Duration::from_millis(300));
+            } else {
                 // Until the other rank has its error, without an end: the sender is dropped.
                 let waiting: &Receiver<()> = &waiting.lock().unwrap();
                 let _ = waiting.recv();

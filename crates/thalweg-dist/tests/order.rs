@@ -107,6 +107,15 @@ fn operations_before_and_after_a_collective_fuse() {
 }
 
 #[test]
+fn traces_have_a_span_for_each_collective() {
+    thalweg::trace::start();
+    run(Engine::Threads, 2, |world| world.all_gather(&Tensor::ones([3]), 0).to_vec::<f32>()).unwrap();
+    let trace = thalweg::trace::finish();
+    let name = "all_gather of f32[3] along axis 0 at ";
+    assert!(trace.contains(name) && trace.contains("\"cat\":\"collective\""), "{trace}");
+}
+
+#[test]
 fn bytes_are_counted() {
     for engine in ENGINES {
         run(engine, 4, |world| {
