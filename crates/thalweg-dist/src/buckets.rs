@@ -3,6 +3,7 @@
 //! In: tensors, and a collective that keeps shapes. Out: its results for each of them. Always true: tensors are grouped
 //! by their order, dtypes and sizes alone, so all ranks make the same buckets.
 
+use crate::{ReduceOp, World};
 use thalweg::{DType, Tensor};
 
 /// Groups consecutive tensors of a dtype into buckets of up to `bytes`, at least one tensor in each. Returns the
@@ -28,16 +29,29 @@ fn group(kinds: &[(DType, usize)], bytes: usize) -> Vec<Vec<usize>> {
     full
 }
 
-/// Applies a collective that keeps shapes and dtypes to all tensors, bucket by bucket.
-pub(crate) fn apply(tensors: &[Tensor], bytes: usize, collective: impl Fn(&Tensor) -> Tensor) -> Vec<Tensor> {
+/// Collective that keeps shapes and dtypes.
+#[derive(Clone, Copy)]
+pub(crate) enum BucketCollective {
+    AllReduce(ReduceOp),
+    /// From the rank with this number.
+    Broadcast(usize),
+}
+
+/// Applies a collective to all tensors, bucket by bucket.
+#[track_caller]
+pub(crate) fn apply(world: &World, collective: BucketCollective, tensors: &[Tensor], bytes: usize) -> Vec<Tensor> {
     let kinds: Vec<(DType, usize)> = tensors.iter().map(|t| (t.dtype(), t.numel() * t.dtype().size())).collect();
     let buckets = group(&kinds, bytes);
     // All are recorded before the first result is used, which runs it: what they depend on is computed as one segment.
-    let flat = |bucket: &Vec<usize>| {
+    let mut flats = Vec::with_capacity(buckets.len());
+    for bucket in &buckets {
         let flat: Vec<Tensor> = bucket.iter().map(|&at| tensors[at].flatten()).collect();
-        collective(&Tensor::cat(&flat, 0))
-    };
-    let flats: Vec<Tensor> = buckets.iter().map(flat).collect();
+        let flat = Tensor::cat(&flat, 0);
+        flats.push(match collective {
+            BucketCollective::AllReduce(op) => world.all_reduce(&flat, op),
+            BucketCollective::Broadcast(root) => world.broadcast(&flat, root),
+        });
+    }
     let mut results: Vec<Option<Tensor>> = vec![None; tensors.len()];
     for (bucket, flat) in buckets.into_iter().zip(flats) {
         let mut start = 0;

@@ -1,8 +1,9 @@
 //! Data-parallel training: each rank computes the gradients of its part of a batch, and all take the same step.
 
-use crate::{ReduceOp, World, buckets};
+use crate::buckets::{self, BucketCollective};
+use crate::{ReduceOp, World};
 use std::collections::HashMap;
-use thalweg::{Device, Error, Gradients, Tensor, TensorId, no_grad, with_strict};
+use thalweg::{Device, Error, Gradients, Tensor, TensorId, with_strict};
 use thalweg_nn::optim::{self, Norm, Optimizer};
 use thalweg_nn::{Kind, Module, NamePath};
 
@@ -44,7 +45,8 @@ const BUCKET_BYTES: usize = 25 << 20;
 /// ```
 ///
 /// # What to do where
-/// - **Accumulation**: add the gradients of several batches ([`Gradients::add`]), then average once.
+/// - **Accumulation**: add the gradients of several batches ([`Gradients::add`]), then average once. Between averages
+///   ranks exchange nothing.
 /// - **Clipping**: after averaging, by [`clip_norm`](DataParallel::clip_norm); the norm is then the same on all ranks.
 /// - **Unequal batches**: [`average_of`](DataParallel::average_of) weights each rank by its number of samples.
 /// - **Unused parameters**: a tracked parameter without a gradient counts as zeros, on each rank by itself, and gets
@@ -81,7 +83,7 @@ impl DataParallel {
     pub fn broadcast(&self, model: &mut dyn Module) -> Result<(), Error> {
         let tensors = Unique::of(model, |kind, _| kind != Kind::Constant);
         let values: Vec<Tensor> = tensors.all.iter().map(Tensor::detach).collect();
-        let values = no_grad(|| buckets::apply(&values, self.bucket_bytes, |x| self.world.broadcast(x, 0)));
+        let values = buckets::apply(&self.world, BucketCollective::Broadcast(0), &values, self.bucket_bytes);
         tensors.replace(model, &values);
         self.world.flush()
     }
@@ -93,7 +95,7 @@ impl DataParallel {
         if self.world.size() == 1 {
             return;
         }
-        self.reduce(model, gradients, |_, own| own.clone(), |flat| self.world.all_reduce(flat, ReduceOp::Mean));
+        self.reduce(model, gradients, ReduceOp::Mean, |_, own| own);
     }
 
     /// As [`average`](DataParallel::average), with each rank weighted by the number of samples that its gradients are
@@ -105,15 +107,16 @@ impl DataParallel {
             return;
         }
         // The operand has its value already, so this waits for the other ranks and computes nothing.
-        let count = Tensor::try_from_slice(&[samples as f64], [1], Device::cpu());
-        let total = count.and_then(|count| self.world.all_reduce(&count, ReduceOp::Sum).item::<f64>());
+        let total = match Tensor::try_from_slice(&[samples as f64], [1], Device::cpu()) {
+            Ok(count) => self.world.all_reduce(&count, ReduceOp::Sum).item::<f64>(),
+            Err(error) => Err(error),
+        };
         // A failure of the world is the error of the gradients.
         let weight = samples as f64 / total.unwrap_or(1.0);
-        let weigh = |parameter: &Tensor, own: &Tensor| match samples {
-            0 => parameter.detach().zeros_like(),
+        self.reduce(model, gradients, ReduceOp::Sum, |parameter, own| match samples {
+            0 => parameter.zeros_like(),
             _ => own * weight,
-        };
-        self.reduce(model, gradients, weigh, |flat| self.world.all_reduce(flat, ReduceOp::Sum));
+        });
     }
 
     /// As [`optim::clip_norm`], with the same bits on all ranks.
@@ -128,27 +131,28 @@ impl DataParallel {
         with_strict(true, || optimizer.step(model, gradients));
     }
 
+    /// Replaces each gradient by the reduction of what `prepare` makes of it, given the parameter, too.
     #[track_caller]
     fn reduce(
         &self,
         model: &dyn Module,
         gradients: &mut Gradients,
-        prepare: impl Fn(&Tensor, &Tensor) -> Tensor,
-        collective: impl Fn(&Tensor) -> Tensor,
+        op: ReduceOp,
+        prepare: impl Fn(Tensor, Tensor) -> Tensor,
     ) {
-        let parameters = Unique::of(model, |kind, tensor| kind == Kind::Parameter && tensor.is_tracked());
-        no_grad(|| {
-            // A backward pass computes the gradients of the last layers first.
-            let last_first = || parameters.all.iter().rev();
-            let own = last_first().map(|p| {
-                let gradient = gradients.get(p).cloned().unwrap_or_else(|| p.detach().zeros_like());
-                prepare(p, &gradient)
-            });
-            let own: Vec<Tensor> = own.collect();
-            for (parameter, mean) in last_first().zip(buckets::apply(&own, self.bucket_bytes, collective)) {
-                gradients.set(parameter, mean);
-            }
+        let mut parameters = Unique::of(model, |kind, tensor| kind == Kind::Parameter && tensor.is_tracked()).all;
+        // A backward pass computes the gradients of the last layers first.
+        parameters.reverse();
+        let own = parameters.iter().map(|parameter| {
+            let gradient = gradients.get(parameter).map(Tensor::detach);
+            let gradient = gradient.unwrap_or_else(|| parameter.detach().zeros_like());
+            prepare(parameter.detach(), gradient)
         });
+        let own: Vec<Tensor> = own.collect();
+        let reduced = buckets::apply(&self.world, BucketCollective::AllReduce(op), &own, self.bucket_bytes);
+        for (parameter, gradient) in parameters.iter().zip(reduced) {
+            gradients.set(parameter, gradient);
+        }
     }
 }
 

@@ -35,11 +35,11 @@ const LAUNCHERS: [Launcher; 4] = [
         ],
     },
     Launcher { name: "PMI", variables: ["PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"] },
-    Launcher {
-        name: "Slurm",
-        variables: ["SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"],
-    },
+    Launcher { name: "Slurm", variables: ["SLURM_PROCID", "SLURM_STEP_NUM_TASKS", SLURM_LOCAL[0], SLURM_LOCAL[1]] },
 ];
+
+/// Variables of Slurm: rank on the host, number of ranks by host.
+const SLURM_LOCAL: [&str; 2] = ["SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"];
 
 const DEFAULT_PORT: u16 = 29500;
 
@@ -64,8 +64,10 @@ impl Launch {
         if rank_number >= size_number {
             return Err(invalid(rank, format_args!("is {rank_number} in a world of {size_number}")));
         }
-        let local_rank = get(local_rank).map_or(Ok(rank_number), |text| number(local_rank, &text))?;
-        let local_size = match get(local_size) {
+        // `srun` may say the rank as PMI does, and the rank on the host in a variable of its own.
+        let text = get(local_rank).or_else(|| get(SLURM_LOCAL[0]));
+        let local_rank = text.map_or(Ok(rank_number), |text| number(local_rank, &text))?;
+        let local_size = match get(local_size).or_else(|| get(SLURM_LOCAL[1])) {
             // Slurm's form `4(x2),3` has a number for each of several hosts.
             Some(text) => text.split(['(', ',']).next().and_then(|n| n.parse().ok()).unwrap_or(size_number),
             None => size_number,
@@ -154,6 +156,8 @@ mod tests {
             ("SLURM_STEP_NODELIST", "gpu[07-09]"),
         ];
         assert_eq!(find(&slurm), launch(5, 6, 1, 2, "gpu07:29500"));
+        let as_pmi = [&[("PMI_RANK", "5"), ("PMI_SIZE", "6")], &slurm[..]].concat();
+        assert_eq!(find(&as_pmi), launch(5, 6, 1, 2, "gpu07:29500"));
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Optimizer state divided among ranks: stage 1 of ZeRO (Rajbhandari et al. 2020).
 
+use crate::World;
+use crate::buckets::{self, BucketCollective};
 use crate::data_parallel::Unique;
-use crate::{World, buckets};
-use thalweg::{Error, Gradients, Tensor, no_grad, with_strict};
+use thalweg::{Error, Gradients, Tensor, with_strict};
 use thalweg_nn::optim::Optimizer;
 use thalweg_nn::{Kind, Module};
 
@@ -76,7 +77,7 @@ impl<O: Optimizer> ShardedOptimizer<O> {
             let belongs = |at: &usize| owners[*at] == root;
             let positions: Vec<usize> = (0..values.len()).filter(belongs).collect();
             let sent: Vec<Tensor> = positions.iter().map(|&at| values[at].clone()).collect();
-            let received = no_grad(|| buckets::apply(&sent, BUCKET_BYTES, |x| self.world.broadcast(x, root)));
+            let received = buckets::apply(&self.world, BucketCollective::Broadcast(root), &sent, BUCKET_BYTES);
             for (at, value) in positions.into_iter().zip(received) {
                 values[at] = value;
             }

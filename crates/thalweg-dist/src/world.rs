@@ -34,7 +34,8 @@ use thalweg::{Device, Error, Tensor, set_default_device};
 /// A collective is recorded like any operation. It runs when its result is read or used by another operation, after
 /// all collectives that the rank recorded before it. What has not run by then runs in
 /// [`synchronize`](World::synchronize), [`flush`](World::flush), [`barrier`](World::barrier), and when the last handle
-/// of the rank is dropped. Until a rank runs a collective, the others wait for it there.
+/// of the rank is dropped; a result that gradients flow through holds one, too. Until a rank runs a collective, the
+/// others wait for it there.
 ///
 /// # Failures
 /// The first failure of a rank ends the world: each rank gets an [`Error`] with the operation and its line, which names

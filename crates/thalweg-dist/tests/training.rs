@@ -217,5 +217,6 @@ fn the_failure_of_a_world_is_the_error_of_the_gradients() {
         DataParallel::new(&world).average_of(&weights, &mut gradients, 3);
         gradients[&weights[0]].item::<f32>().map(drop)
     });
-    assert!(error.unwrap_err().to_string().contains("rank 1 has ended"));
+    let text = error.unwrap_err().to_string();
+    assert!(text.contains("rank 1 has ended") && text.contains("tests/training.rs"), "{text}");
 }
