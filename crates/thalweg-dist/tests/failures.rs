@@ -326,6 +326,30 @@ fn strangers_and_ranks_of_other_worlds_are_refused() {
 }
 
 #[test]
+fn one_of_two_processes_with_the_same_rank_is_refused() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let options = WorldOptions::default().timeout(LONG);
+    let sum = |world: World| world.all_reduce(&Tensor::ones([1]), ReduceOp::Sum).item::<f32>();
+    let joined = |rank: usize| options.join(&address, rank, 3).and_then(sum);
+    std::thread::scope(|scope| {
+        let host = scope.spawn(|| options.host(&listener, 3).and_then(sum));
+        let twins = [scope.spawn(|| joined(1)), scope.spawn(|| joined(1))];
+        // Until one is refused: the other waits for rank 2.
+        while !twins.iter().any(|twin| twin.is_finished()) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(joined(2).unwrap(), 3.0);
+        assert_eq!(host.join().unwrap().unwrap(), 3.0);
+        let twins = twins.map(|twin| twin.join().unwrap().map_err(|e| e.to_string()));
+        assert!(
+            twins.contains(&Ok(3.0)) && twins.contains(&Err("rendezvous: there are two ranks 1".into())),
+            "{twins:?}"
+        );
+    });
+}
+
+#[test]
 fn mistakes_panic_at_the_callers_line() {
     let texts = run(Engine::Threads, 2, |world| {
         let x = Tensor::ones([3]);
