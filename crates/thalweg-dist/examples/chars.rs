@@ -113,13 +113,19 @@ fn train(world: &World, steps: usize) -> Result<Vec<f32>, Error> {
     Ok(losses)
 }
 
+/// First and last loss.
+fn ends(losses: &[f32]) -> (f32, f32) {
+    losses.first().copied().zip(losses.last().copied()).unwrap_or_default()
+}
+
 fn main() -> Result<(), Error> {
     let steps = std::env::args().nth(1).and_then(|a| a.parse().ok()).unwrap_or(100);
     let world = World::from_env()?;
     if world.size() > 1 {
         let losses = train(&world, steps)?;
         if world.rank() == 0 {
-            println!("{} processes: loss {:?} to {:?}", world.size(), losses.first(), losses.last());
+            let (first, last) = ends(&losses);
+            println!("{} processes: loss {first:.4} to {last:.4}", world.size());
         }
         return Ok(());
     }
@@ -132,7 +138,7 @@ fn main() -> Result<(), Error> {
             alone = losses.clone();
         }
         let difference = losses.iter().zip(&alone).map(|(a, b)| ((a - b) / b).abs()).fold(0.0, f32::max);
-        let (first, last) = (losses.first().unwrap_or(&0.0), losses.last().unwrap_or(&0.0));
+        let (first, last) = ends(&losses);
         println!("{size} ranks: loss {first:.4} to {last:.4} in {time:.1} s, at most {difference:.1e} from one rank's");
     }
     Ok(())
