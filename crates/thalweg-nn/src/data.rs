@@ -215,6 +215,8 @@ pub struct DataLoader<D> {
     size: usize,
     seed: Option<u64>,
     whole: bool,
+    /// Number of parts that batches are divided into, and the part that this loader makes.
+    split: (usize, usize),
     threads: usize,
     ahead: usize,
 }
@@ -228,7 +230,8 @@ impl<D: Dataset> DataLoader<D> {
     #[track_caller]
     pub fn new(dataset: D, size: usize) -> DataLoader<D> {
         assert!(size > 0, "DataLoader: batches of 0 samples");
-        DataLoader { dataset: Arc::new(dataset), size, seed: None, whole: false, threads: 0, ahead: 2 }
+        let dataset = Arc::new(dataset);
+        DataLoader { dataset, size, seed: None, whole: false, split: (1, 0), threads: 0, ahead: 2 }
     }
 
     /// Shuffles the samples, in an order that depends on the seed and the number of the epoch alone.
@@ -241,6 +244,26 @@ impl<D: Dataset> DataLoader<D> {
     #[must_use]
     pub fn drop_last(self) -> DataLoader<D> {
         DataLoader { whole: true, ..self }
+    }
+
+    /// Makes part `part` of each batch only, of `parts` parts: for training by several processes, which together see the
+    /// batches that one would, if they shuffle by the same seed. Parts differ by at most one sample, the first ones are
+    /// the larger; those of a last batch may have no sample.
+    ///
+    /// ```
+    /// use thalweg_nn::data::{DataLoader, samples};
+    /// let loader = |part| DataLoader::new(samples(5, |i| Ok::<_, std::io::Error>(i as i32)), 4).split(2, part);
+    /// let parts = [0, 1].map(|part| loader(part).epoch(0).map(|batch| batch.unwrap().dims()[0]).collect::<Vec<_>>());
+    /// assert_eq!(parts, [[2, 1], [2, 0]]);
+    /// ```
+    ///
+    /// # Panics
+    /// If there is no such part.
+    #[must_use]
+    #[track_caller]
+    pub fn split(self, parts: usize, part: usize) -> DataLoader<D> {
+        assert!(part < parts, "DataLoader: part {part} of {parts}");
+        DataLoader { split: (parts, part), ..self }
     }
 
     /// Makes batches on `threads` worker threads, ahead of the consumer: two batches per thread unless
@@ -279,7 +302,8 @@ impl<D: Dataset> DataLoader<D> {
         if let Some(seed) = self.seed {
             shuffle(&mut order, mix(seed) ^ mix(!epoch));
         }
-        let work = Work { dataset: self.dataset.clone(), order, size: self.size, batches: self.batches() };
+        let (dataset, batches) = (self.dataset.clone(), self.batches());
+        let work = Work { dataset, order, size: self.size, split: self.split, batches };
         if self.threads == 0 {
             return Epoch { work: Arc::new(work), next: batch, crew: None };
         }
@@ -311,13 +335,17 @@ struct Work<D> {
     dataset: Arc<D>,
     order: Vec<usize>,
     size: usize,
+    split: (usize, usize),
     batches: usize,
 }
 
 impl<D: Dataset> Work<D> {
     fn batch(&self, number: usize) -> Result<D::Batch, SampleError> {
         let start = number * self.size;
-        self.dataset.batch(&self.order[start..(start + self.size).min(self.order.len())])
+        let batch = &self.order[start..(start + self.size).min(self.order.len())];
+        let (parts, part) = self.split;
+        let start = |part: usize| part * (batch.len() / parts) + part.min(batch.len() % parts);
+        self.dataset.batch(&batch[start(part)..start(part + 1)])
     }
 }
 

@@ -9,6 +9,7 @@ use crate::opaque::{self, Back, Outputs};
 use crate::{DType, Device, Element, Error, Shape, Tensor};
 use half::{bf16, f16};
 use std::any::Any;
+use std::convert::Infallible;
 use std::panic::Location;
 use std::sync::Arc;
 use thalweg_runtime::{Buffer, Decomposition, Fourier, Unfit};
@@ -26,6 +27,8 @@ pub(crate) enum LibraryOp {
 /// Function from operands to the library operation; `None` if no library has it.
 type Library = dyn Fn(&[Tensor]) -> Option<LibraryOp> + Send + Sync;
 type Run = dyn Fn(&[HostInput<'_>], &mut [HostOutput<'_>]) -> Result<(), Failure> + Send + Sync;
+/// Function to call instead of [`Run`] with the error of an operand.
+type OnFailedOperand = dyn Fn(&Error) + Send + Sync;
 /// Host-visible memory of each result; `None` where the host does not see the device's memory.
 type HostSlices<'a> = Vec<Option<&'a mut [u8]>>;
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -60,6 +63,7 @@ pub struct HostOp {
     name: &'static str,
     outputs: Arc<Outputs>,
     run: Arc<Run>,
+    on_failed_operand: Option<Arc<OnFailedOperand>>,
     backward: Option<Arc<Back>>,
     library: Option<Arc<Library>>,
 }
@@ -119,12 +123,20 @@ fn from_bytes<T: Element>(bytes: &[u8]) -> Box<dyn Any + Send> {
     Box::new(T::from_bytes(bytes))
 }
 
-fn lie_there<T: Element>(bytes: &[u8]) -> bool {
-    T::in_bytes(bytes).is_some()
+fn bytes_of<T: Element>(elements: &(dyn Any + Send)) -> &[u8] {
+    T::as_bytes(elements.downcast_ref::<Vec<T>>().expect("made for this dtype"))
 }
 
-fn to_bytes<T: Element>(elements: &(dyn Any + Send)) -> Vec<u8> {
-    T::as_bytes(elements.downcast_ref::<Vec<T>>().expect("made for this dtype")).to_vec()
+fn filled<T: Element>(count: usize, fill: impl FnOnce(&mut [u8])) -> Box<dyn Any + Send> {
+    let Ok(elements) = T::filled(count, |bytes| {
+        fill(bytes);
+        Ok::<(), Infallible>(())
+    });
+    Box::new(elements)
+}
+
+fn lie_there<T: Element>(bytes: &[u8]) -> bool {
+    T::in_bytes(bytes).is_some()
 }
 
 #[track_caller]
@@ -175,6 +187,17 @@ impl HostInput<'_> {
             Held::Own(elements) => elements.downcast_ref::<Vec<T>>().expect("made for this dtype"),
         }
     }
+
+    /// The bytes of the operand's elements, in the machine's order; for functions of any dtype.
+    pub fn bytes(&self) -> &[u8] {
+        match self.held {
+            Held::Shared(storage, device) => {
+                let bytes = device.device().host_bytes(&storage.buffer).expect("seen before");
+                &bytes[..self.shape.numel() * self.dtype.size()]
+            }
+            Held::Own(elements) => by_dtype!(self.dtype, bytes_of(&**elements)),
+        }
+    }
 }
 
 impl<'a> HostOutput<'a> {
@@ -214,13 +237,22 @@ impl<'a> HostOutput<'a> {
         }
     }
 
+    /// Lets a function write the bytes of all elements, in the machine's order; for functions of any dtype. They are
+    /// initially zero. A byte of a bool that is not 0 counts as 1.
+    pub fn fill(&mut self, f: impl FnOnce(&mut [u8])) {
+        match &mut self.place {
+            OutputBuffer::There(bytes) => f(bytes),
+            OutputBuffer::Own(elements, _) => *elements = by_dtype!(self.dtype, filled(self.shape.numel(), f)),
+        }
+    }
+
     /// The bytes to copy to the device; `None` if the result is in its memory already.
     fn bytes(self) -> Option<Vec<u8>> {
         match self.place {
             OutputBuffer::There(_) => None,
-            OutputBuffer::Own(elements, None) => Some(by_dtype!(self.dtype, to_bytes(&*elements))),
+            OutputBuffer::Own(elements, None) => Some(by_dtype!(self.dtype, bytes_of(&*elements)).to_vec()),
             OutputBuffer::Own(elements, Some(place)) => {
-                place.copy_from_slice(&by_dtype!(self.dtype, to_bytes(&*elements)));
+                place.copy_from_slice(by_dtype!(self.dtype, bytes_of(&*elements)));
                 None
             }
         }
@@ -240,7 +272,8 @@ impl HostOp {
         O: IntoIterator<Item = (S, DType)>,
         S: Into<Shape>,
     {
-        HostOp { name, outputs: opaque::outputs(outputs), run: Arc::new(run), backward: None, library: None }
+        let (outputs, run) = (opaque::outputs(outputs), Arc::new(run));
+        HostOp { name, outputs, run, on_failed_operand: None, backward: None, library: None }
     }
 
     /// Adds a backward pass, as that of [`custom_grad`](crate::custom_grad()). Without one, calls with a tracked
@@ -250,6 +283,13 @@ impl HostOp {
         f: impl Fn(Backward<Vec<Tensor>, Vec<Tensor>>) -> G + Send + Sync + 'static,
     ) -> HostOp {
         HostOp { backward: Some(Arc::new(move |b| f(b).list())), ..self }
+    }
+
+    /// Adds a function that is called instead of the operation's own if an operand could not be computed. The results
+    /// have the operand's error either way. It is for operations that others wait for: a rank of a collective reports
+    /// that it cannot take part.
+    pub fn on_failed_operand(self, f: impl Fn(&Error) + Send + Sync + 'static) -> HostOp {
+        HostOp { on_failed_operand: Some(Arc::new(f)), ..self }
     }
 
     /// Adds a library operation: a device with a library for it computes it there, without copying operands to the
@@ -280,7 +320,7 @@ impl HostOp {
         let (plain, outputs) = opaque::prepare(name, &from, self.backward.is_some(), &*self.outputs);
         let device = from.first().map_or_else(Device::default, Tensor::device);
         let caller = Caller { name, at: Location::caller() };
-        let (run, of) = (self.run.clone(), outputs.clone());
+        let (run, failed, of) = (self.run.clone(), self.on_failed_operand.clone(), outputs.clone());
         // If kernels run on the host, so would a library.
         let apart = device.0.device().throughput().is_some();
         let known = self.library.as_ref().filter(|_| apart).and_then(|library| library(&plain));
@@ -288,7 +328,7 @@ impl HostOp {
             operands: plain.iter().map(|x| x.value.clone()).collect(),
             run: Box::new(move |x: &[Storage], y: &[Buffer]| on_device(device, caller, known, x, y)),
         });
-        let call = move |places: HostSlices<'_>| call(caller, &*run, &plain, &of, places);
+        let call = move |places: HostSlices<'_>| call(caller, (&*run, failed.as_deref()), &plain, &of, places);
         let values = thalweg_stream::host_call(caller, device.0, &outputs, on_device, call);
         opaque::results(name, values, &from, &self.backward)
     }
@@ -342,12 +382,15 @@ pub(crate) fn of_matrix(at: usize, lead: &[usize], why: impl std::fmt::Display) 
 /// Runs the function. Returns the bytes of the results whose memory the host does not see.
 fn call(
     caller: Caller,
-    run: &Run,
+    (run, failed): (&Run, Option<&OnFailedOperand>),
     inputs: &[Tensor],
     outputs: &[(Shape, DType)],
     places: HostSlices<'_>,
 ) -> Result<Vec<Vec<u8>>, Error> {
-    let held = inputs.iter().map(Held::new).collect::<Result<Vec<Held>, Error>>().map_err(|e| e.poisoned())?;
+    let held = inputs.iter().map(Held::new).collect::<Result<Vec<Held>, Error>>().map_err(|error| {
+        failed.into_iter().for_each(|f| f(&error));
+        error.poisoned()
+    })?;
     let x = held.iter().zip(inputs).map(|(held, x)| HostInput { shape: *x.shape(), dtype: x.dtype(), held });
     let x: Vec<HostInput<'_>> = x.collect();
     let mut y: Vec<HostOutput<'_>> = outputs.iter().zip(places).map(|(o, place)| HostOutput::new(o, place)).collect();

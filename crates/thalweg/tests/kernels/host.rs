@@ -163,3 +163,65 @@ fn gradients_are_its_own() {
     assert_eq!(grad(&(&all[0] * 5.0).sum(..), &x).to_vec::<f32>().unwrap(), [5.0, 5.0]);
     assert_mistake(|| drop(sums.on(&x)), &["sums: it has 2 results, not one"]);
 }
+
+/// A copy of any dtype, by bytes.
+fn copy() -> HostOp {
+    HostOp::new(
+        "copy",
+        |x: &[Tensor]| [(*x[0].shape(), x[0].dtype())],
+        |x, y| {
+            y[0].fill(|bytes| bytes.copy_from_slice(x[0].bytes()));
+            Ok(())
+        },
+    )
+}
+
+#[test]
+fn bytes_of_any_dtype_are_read_and_written() {
+    let x = Tensor::new([[0.0f64, 1.0, 3.0], [0.0, 2.0, 1.0]]);
+    for dtype in [DType::F32, DType::BF16, DType::I64, DType::U8, DType::Bool] {
+        let x = x.cast(dtype);
+        let views = [x.clone(), x.t(), x.slice((.., 1..)), Tensor::zeros_with([0, 2], dtype)];
+        for view in views {
+            let copied = copy().on(&view);
+            assert_eq!((copied.shape(), copied.dtype()), (view.shape(), dtype));
+            assert_eq!(copied.to_f64_vec().unwrap(), view.to_f64_vec().unwrap());
+        }
+    }
+    // Bytes that are no bool count as true.
+    let odd = HostOp::new(
+        "odd",
+        |_: &[Tensor]| [([2], DType::Bool)],
+        |_, y| {
+            y[0].fill(|bytes| bytes[1] = 7);
+            Ok(())
+        },
+    );
+    assert_eq!(odd.on(&Tensor::new(0i32)).to_vec::<bool>().unwrap(), [false, true]);
+}
+
+#[test]
+fn a_failed_operand_is_reported_to_the_operation() {
+    let (calls, reports) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (called, reported) = (calls.clone(), reports.clone());
+    let op = HostOp::new(
+        "checked",
+        |x: &[Tensor]| [(*x[0].shape(), x[0].dtype())],
+        move |_, _| {
+            called.fetch_add(1, Relaxed);
+            Ok(())
+        },
+    );
+    let op = op.on_failed_operand(move |error| {
+        assert!(error.to_string().contains("index"), "{error}");
+        reported.fetch_add(1, Relaxed);
+    });
+    let rows = |index: i64| Tensor::new([1.0f32, 2.0]).index_select(0, &Tensor::new([index]));
+    assert!(op.on(&rows(1)).to_vec::<f32>().is_ok());
+    assert_eq!((calls.load(Relaxed), reports.load(Relaxed)), (1, 0));
+    let failed = op.on(&rows(5));
+    for _ in 0..2 {
+        assert!(failed.to_vec::<f32>().unwrap_err().to_string().contains("index"));
+    }
+    assert_eq!((calls.load(Relaxed), reports.load(Relaxed)), (1, 1));
+}

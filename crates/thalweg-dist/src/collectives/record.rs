@@ -1,0 +1,128 @@
+//! Recording of a collective as an operation of the stream.
+//!
+//! In: the collective's signature, its operand, its algorithm over bytes, its derivative. Out: the result, and an entry
+//! in the member's queue of collectives that wait.
+
+use crate::World;
+use crate::engine::Signature;
+use crate::member::{Exchange, Failure};
+use std::panic::Location;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use thalweg::{Backward, DType, HostOp, Shape, Tensor, set_default_device};
+
+/// Line of the program that a collective belongs to.
+#[derive(Clone, Copy)]
+pub(super) enum Origin {
+    Call(&'static Location<'static>),
+    /// Backward pass of the collective that was called there.
+    Backward(&'static Location<'static>),
+}
+
+impl Origin {
+    #[track_caller]
+    pub fn here() -> Origin {
+        Origin::Call(Location::caller())
+    }
+
+    pub fn backward(self) -> Origin {
+        let (Origin::Call(at) | Origin::Backward(at)) = self;
+        Origin::Backward(at)
+    }
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Origin::Call(at) => write!(f, "{at}"),
+            Origin::Backward(at) => write!(f, "{at}, in its backward pass,"),
+        }
+    }
+}
+
+/// Collective to record.
+pub(super) struct Collective<'a> {
+    /// Name of the method, for errors.
+    pub name: &'static str,
+    /// Operation with its options, which all ranks must agree on.
+    pub operation: String,
+    /// Dtype and shape that all ranks must agree on.
+    pub agreed: String,
+    /// Whether all ranks take part, so that they count it.
+    pub is_joint: bool,
+    pub origin: Origin,
+    pub operand: Option<&'a Tensor>,
+    pub result: (Shape, DType),
+}
+
+/// Derivative of a collective: the gradient of its operand.
+pub(super) type Rule = Box<dyn Fn(&World, Backward<Tensor, Tensor>) -> Tensor + Send + Sync>;
+
+impl World {
+    /// Records a collective. `run` writes the bytes of the result.
+    ///
+    /// # Panics
+    /// If the operand is tracked and there is no rule.
+    #[track_caller]
+    pub(super) fn record(
+        &self,
+        collective: Collective<'_>,
+        rule: Option<Rule>,
+        run: impl Fn(&mut Exchange<'_>, &[u8], &mut [u8]) -> Result<(), Failure> + Send + Sync + 'static,
+    ) -> Tensor {
+        let Collective { name, operation, agreed, is_joint, origin, operand, result } = collective;
+        let count = if is_joint { self.group.recorded.load(Relaxed) + 1 } else { 0 };
+        let signature = Arc::new(Signature {
+            world: self.group.id,
+            number: count,
+            operation,
+            operand: agreed,
+            at: origin.to_string(),
+        });
+        let mut pending = self.member.pending();
+        let number = pending.next();
+        let (member, group, own) = (self.member.clone(), self.group.clone(), signature.clone());
+        let op = HostOp::new(
+            name,
+            move |_: &[Tensor]| [result],
+            move |x, y| {
+                let done = member.execute(number, &group, &own, |ranks| {
+                    let mut outcome = Ok(());
+                    y[0].fill(|out| outcome = run(ranks, x.first().map_or(&[], |x| x.bytes()), out));
+                    outcome
+                });
+                done.map_err(|failure| match origin {
+                    Origin::Call(_) => failure.into(),
+                    // The error's own line is that of the derivative.
+                    Origin::Backward(at) => format!("{failure} (in the backward pass of {at})").into(),
+                })
+            },
+        );
+        let member = self.member.clone();
+        let op = op.on_failed_operand(move |error| member.operand_failed(number, &signature, error));
+        let op = match rule {
+            None => op,
+            Some(rule) => {
+                let world = self.clone();
+                op.backward(move |Backward { mut inputs, mut outputs, mut gradients }| {
+                    let only = |list: &mut Vec<Tensor>| list.swap_remove(0);
+                    let (inputs, outputs) = (only(&mut inputs), only(&mut outputs));
+                    (rule(&world, Backward { inputs, outputs, gradients: only(&mut gradients) }),)
+                })
+            }
+        };
+        // Not in a closure, which would hide the caller's line.
+        let tensor = match operand {
+            Some(operand) => op.on(operand),
+            None => {
+                let default = set_default_device(Some(self.device()));
+                let tensor = op.on(&[] as &[Tensor]);
+                set_default_device(default);
+                tensor
+            }
+        };
+        pending.add(tensor.detach());
+        self.group.recorded.fetch_max(count, Relaxed);
+        tensor
+    }
+}
