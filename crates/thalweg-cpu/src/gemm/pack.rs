@@ -24,7 +24,7 @@ impl<T: Copy> Strided<T> {
         self.first.get().wrapping_offset(line as isize * self.line + term as isize * self.term)
     }
 
-    /// The same rectangle, of elements of another type of the same size.
+    /// Rectangle of the same addresses as elements of another type of the same size.
     pub fn cast<U>(self) -> Strided<U> {
         const { assert!(size_of::<U>() == size_of::<T>()) };
         Strided { first: Shared(self.first.get().cast()), line: self.line, term: self.term }

@@ -272,7 +272,7 @@ struct Part<'a> {
     width: usize,
     /// Strides of index, values and result along the axis, in elements.
     steps: [isize; 3],
-    /// The same, between columns.
+    /// Their strides between columns.
     columns: [isize; 3],
     /// Range of indices that this part takes.
     own: Range<u64>,

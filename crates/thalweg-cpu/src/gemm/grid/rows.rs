@@ -134,7 +134,7 @@ struct Line<'a, T> {
 }
 
 impl<T: Number> Line<'_, T> {
-    /// The same line, of elements of another type of the same size.
+    /// Line of the same addresses, as elements of another type of the same size.
     fn cast<U>(&self, outside: U) -> Line<'_, U> {
         let Line { grid, first, at, chunk, step, .. } = *self;
         Line { grid, first: first.cast(), at, chunk, step, outside }
