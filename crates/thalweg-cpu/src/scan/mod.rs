@@ -113,8 +113,8 @@ trait Element: Copy + Send + Sync {
     fn key(self) -> u64;
     /// Returns the element of a key; if several elements share the key, one of them.
     fn of_key(key: u64) -> Self;
-    /// Whether several elements may share a key.
-    const SHARES_KEYS: bool = false;
+    /// Whether several elements may have the same key.
+    const HAS_EQUAL_KEYS: bool = false;
     /// Keys that several elements share (those of zeros and of NaN); zeros if there are none.
     const SHARED: [u64; 2] = [0; 2];
     /// Whether the element may differ from the element that its key maps back to: true for -0 and NaN.
@@ -152,7 +152,7 @@ macro_rules! float_elements {
                 let positive: $bits = (0 as $bits).wrapping_sub(key >> (<$bits>::BITS - 1));
                 <$t>::from_bits(key ^ (!positive | 1 << (<$bits>::BITS - 1)))
             }
-            const SHARES_KEYS: bool = true;
+            const HAS_EQUAL_KEYS: bool = true;
             const SHARED: [u64; 2] = [1 << (<$bits>::BITS - 1), <$bits>::MAX as u64];
             #[inline(always)]
             fn is_noncanonical(self) -> bool {

@@ -270,7 +270,7 @@ unsafe fn by_keys<T: Element, K: Key>(reverse: bool, from: *const T, to: *mut T,
         };
         sort(&mut items, &mut scratch, || digits(size_of::<T>(), seen.bits), all);
         // Elements that share a key, in their original order, copied since the result may overwrite them.
-        let shared: Vec<(u64, Vec<T>)> = if T::SHARES_KEYS && seen.shared {
+        let shared: Vec<(u64, Vec<T>)> = if T::HAS_EQUAL_KEYS && seen.shared {
             T::SHARED.map(|k| (k, (0..n).map(element).filter(|x| x.key() == k).collect())).into()
         } else {
             vec![]

@@ -262,7 +262,7 @@ fn combine<T: Element>(
 }
 
 /// Part of a scatter that one thread runs: a chunk, and the range of the result along the axis whose indices it takes.
-struct Part<'a> {
+struct ScatterPart<'a> {
     /// Addresses of the chunk's first index, value, and element of the result.
     index: *const i64,
     values: *const u8,
@@ -282,7 +282,7 @@ struct Part<'a> {
     outside: &'a Outside,
 }
 
-impl Part<'_> {
+impl ScatterPart<'_> {
     /// Whether an index is in this part's range; one that is out of bounds is recorded by the first chunk that sees it.
     #[inline(always)]
     fn takes(&self, i: i64) -> bool {
@@ -360,7 +360,7 @@ fn in_parts(
     addresses: [Shared<u8>; 3],
     threads: &Threads,
     outside: &Outside,
-    run: &(dyn Fn(&Part<'_>) + Sync),
+    run: &(dyn Fn(&ScatterPart<'_>) + Sync),
 ) {
     let chunks = Chunks::new(g.outer.iter().chain(&g.inner).copied().collect(), g.base, !g.inner.is_empty());
     let count = chunks.count();
@@ -384,7 +384,7 @@ fn in_parts(
             let [start, end] = [part, part + 1].map(|p| (p * length).min(g.size) as u64);
             let [_, steps @ ..] = g.steps;
             let [_, columns @ ..] = chunks.columns;
-            run(&Part {
+            run(&ScatterPart {
                 index: at(addresses[0], first[1], size_of::<i64>()).cast(),
                 values: at(addresses[1], first[2], size),
                 to: at(addresses[2], first[3], size),
