@@ -300,8 +300,9 @@ impl ScatterPart<'_> {
     unsafe fn run<T: Copy>(&self, with: impl Fn(T, T) -> T) {
         let (values, to) = (self.values.cast::<T>(), self.to.cast::<T>());
         let ([index_step, value_step, step], [index_columns, value_columns, columns]) = (self.steps, self.columns);
-        // SAFETY: the caller's promise, here and below.
+        // SAFETY: the caller's promise.
         let combine = |to: *mut T, value: *const T| unsafe { to.write(with(to.read(), value.read())) };
+        // SAFETY: as above.
         unsafe {
             if [index_step, value_step, step, self.width as isize, index_columns] == [1, 1, 1, 1, 0] {
                 let len = self.own.end - self.own.start;
