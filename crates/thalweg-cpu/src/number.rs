@@ -4,7 +4,7 @@
 
 use crate::narrow_floats::{from_bf16, from_f16, to_bf16, to_f16};
 /// Accumulator type of sums of products.
-pub trait Wide: Copy + Default + Send + Sync + 'static {
+pub trait Wide: Number<Wide = Self> + Default {
     /// Zero.
     const ZERO: Self;
     /// Whether sums are rounded (floats).
@@ -44,6 +44,8 @@ wide! {
 pub trait Number: Copy + Send + Sync + 'static {
     /// Accumulator type.
     type Wide: Wide;
+    /// Number whose packed bits are the same: see [`Scheme::PackedAs`].
+    type PackedAs: Number;
     /// Converts the element to the accumulator type, exactly.
     fn widen(self) -> Self::Wide;
     /// Rounds an accumulator to the element type.
@@ -51,9 +53,10 @@ pub trait Number: Copy + Send + Sync + 'static {
 }
 
 macro_rules! own_width {
-    ($($t:ty),*) => {$(
+    ($($t:ty, $bits:ty;)*) => {$(
         impl Number for $t {
             type Wide = $t;
+            type PackedAs = $bits;
             #[inline(always)]
             fn widen(self) -> $t { self }
             #[inline(always)]
@@ -61,7 +64,7 @@ macro_rules! own_width {
         }
     )*};
 }
-own_width!(f32, f64, u8, i16, i32, i64);
+own_width!(f32, i32; f64, i64; u8, u8; i16, i16; i32, i32; i64, i64;);
 
 /// A bfloat16 number (8 exponent bits), as bits.
 #[derive(Clone, Copy)]
@@ -75,6 +78,7 @@ pub struct F16(pub u16);
 
 impl Number for Bf16 {
     type Wide = f32;
+    type PackedAs = Bf16;
     #[inline(always)]
     fn widen(self) -> f32 {
         from_bf16(self.0)
@@ -87,6 +91,7 @@ impl Number for Bf16 {
 
 impl Number for F16 {
     type Wide = f32;
+    type PackedAs = F16;
     #[inline(always)]
     fn widen(self) -> f32 {
         from_f16(self.0)
@@ -124,6 +129,27 @@ pub trait Scheme: Send + Sync + 'static {
     /// Number of slots that a step of a tile adds: above 1 if tile registers hold the operands (AMX). The sums of a step
     /// are then added up before they are added to a sum ([`Scheme::step`]); slots past the last term are 0.
     const STEP: usize = 1;
+    /// [`Scheme::STEP`] is above 1. (A constant that a branch tests itself: the compiler then leaves out code that a scheme
+    /// never runs.)
+    const IN_STEPS: bool = Self::STEP > 1;
+    /// [`Scheme::GROUP`] is above 1; a constant for the same reason.
+    const IN_GROUPS: bool = Self::GROUP > 1;
+    /// The constants above as values.
+    const CONSTANTS: SchemeConstants = SchemeConstants {
+        element: size_of::<Self::Element>(),
+        slot: size_of::<Self::Slot>(),
+        stored: size_of::<Self::Stored>(),
+        group: Self::GROUP,
+        step: Self::STEP,
+        symmetric: Self::SYMMETRIC,
+        is_float: <Self::Sum as Wide>::FLOAT,
+    };
+    /// Scheme with the same slots, sums and steps, for which micro-kernels are compiled: one for all schemes that it
+    /// serves.
+    type Arithmetic: Scheme<Slot = Self::Slot, Sum = Self::Sum>;
+    /// Scheme with the same packed bits, for which packing is compiled: one for all schemes that it serves. Its elements,
+    /// slots and groups have the size of this scheme's.
+    type PackedAs: Scheme;
     /// Scheme of products with one row or one column, or with a few rows whose terms are added in lanes.
     type Few: Scheme<Element = Self::Element, Stored = Self::Stored>;
     /// Packs the [`Scheme::GROUP`] terms `term(0)`, `term(1)`, … into a slot.
@@ -144,11 +170,43 @@ pub trait Scheme: Send + Sync + 'static {
     }
 }
 
+/// Constants of a scheme, for functions of sizes, which are compiled once instead of for each scheme.
+#[derive(Clone, Copy, Debug)]
+pub struct SchemeConstants {
+    /// Bytes of an element, of a slot (and of an accumulator), and of an element of the stored result.
+    pub element: usize,
+    pub slot: usize,
+    pub stored: usize,
+    /// [`Scheme::GROUP`].
+    pub group: usize,
+    /// [`Scheme::STEP`].
+    pub step: usize,
+    /// [`Scheme::SYMMETRIC`].
+    pub symmetric: bool,
+    /// Whether sums are floats.
+    pub is_float: bool,
+}
+
+impl SchemeConstants {
+    /// Number of accumulators in 64 bytes: see `gemm_call::lanes`.
+    pub fn lanes(&self) -> usize {
+        64 / self.slot
+    }
+
+    /// Whether tile kernels store finished sums to the result themselves: it has the accumulator's type, and a tile has
+    /// no elements past its edges.
+    pub fn stored_as_carried(&self) -> bool {
+        self.stored == self.slot && self.step == 1
+    }
+}
+
 impl<T: Number> Scheme for T {
     type Element = T;
     type Slot = T::Wide;
     type Sum = T::Wide;
     type Stored = T;
+    type PackedAs = <T as Number>::PackedAs;
+    type Arithmetic = T::Wide;
     type Few = T;
     const GROUP: usize = 1;
     #[inline(always)]
@@ -173,6 +231,8 @@ impl Scheme for Pairs {
     type Slot = u32;
     type Sum = f32;
     type Stored = Bf16;
+    type PackedAs = Pairs;
+    type Arithmetic = Pairs;
     type Few = Pairs;
     const GROUP: usize = 2;
     #[inline(always)]
@@ -214,6 +274,8 @@ impl Scheme for PairTiles {
     type Slot = u32;
     type Sum = f32;
     type Stored = Bf16;
+    type PackedAs = Pairs;
+    type Arithmetic = PairTiles;
     type Few = Pairs;
     const GROUP: usize = 2;
     const STEP: usize = 16;
@@ -252,6 +314,8 @@ impl Scheme for Quads {
     type Sum = i32;
     /// Sums wrap to a byte, so u8 serves results of i8 too.
     type Stored = u8;
+    type PackedAs = Quads;
+    type Arithmetic = Quads;
     type Few = Quads;
     const GROUP: usize = 4;
     const EPILOGUE_TAKES_STORED: bool = true;
@@ -279,6 +343,8 @@ impl<const SIGNED: bool> Scheme for WideQuads<SIGNED> {
     type Slot = u32;
     type Sum = i32;
     type Stored = i32;
+    type PackedAs = Quads;
+    type Arithmetic = Quads;
     type Few = WideQuads<SIGNED>;
     const GROUP: usize = 4;
     const OFFSET: bool = SIGNED;

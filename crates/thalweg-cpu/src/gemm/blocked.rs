@@ -9,7 +9,7 @@
 use super::blocking::{Blocking, Right, Sizes, blocking, even};
 use super::pack::Cuts;
 use super::task::{Own, Panels, Task, TermBlock, block, blocks, longest, store};
-use super::{Operand, Product, Result, Side, groups, pack, padded, scratch, steps, stored_as_carried};
+use super::{Operand, Product, Result, Side, groups, pack, padded, scratch, steps};
 use crate::gemm_call::TileArgs;
 use crate::number::Scheme;
 use crate::simd::Shared;
@@ -47,10 +47,10 @@ pub unsafe fn run<T: Scheme>(p: &Product<'_, T>, threads: &Threads) {
         for first in (0..p.n).step_by(together) {
             let columns = first..(first + together).min(p.n);
             let ns = p.ns * columns.len() as f64 / p.n as f64;
-            threads.run(parts::<T>(columns.len(), p.k), 1, ns, |range| {
+            threads.run(parts(columns.len(), p.k, T::STEP), 1, ns, |range| {
                 for number in range {
                     // SAFETY: the caller's promise; the buffer has space for all panels.
-                    unsafe { pack_part(&p.right, columns.clone(), panel, number, packed.get()) };
+                    unsafe { pack_part(&p.right, columns.clone(), panel, number, packed.get().cast()) };
                 }
             });
             let panels = Panels { of: columns.clone(), k: p.k, first: packed };
@@ -61,8 +61,8 @@ pub unsafe fn run<T: Scheme>(p: &Product<'_, T>, threads: &Threads) {
 }
 
 /// Number of chunks in which `columns` columns of B, of `k` groups of terms, are packed.
-pub fn parts<T: Scheme>(columns: usize, k: usize) -> usize {
-    columns.div_ceil(PACKED_COLUMNS) * blocks::<T>(k)
+pub fn parts(columns: usize, k: usize, step: usize) -> usize {
+    columns.div_ceil(PACKED_COLUMNS) * blocks(k, step)
 }
 
 /// Packs chunk `number` of some columns of B at its offset among their panels. All panels of one block of terms precede
@@ -79,12 +79,12 @@ pub unsafe fn pack_part<T: Scheme>(
     to: *mut T::Slot,
 ) {
     let k = groups::<T>(right.k);
-    let blocks = blocks::<T>(k);
-    let terms = block::<T>(k, number % blocks);
+    let blocks = blocks(k, right.step);
+    let terms = block(k, right.step, number % blocks);
     let start = number / blocks * PACKED_COLUMNS;
     let lines = columns.start + start..(columns.start + start + PACKED_COLUMNS).min(columns.end);
     let cuts = Cuts::whole(lines.len(), panel);
-    let at = terms.start * columns.len().next_multiple_of(panel) + start * padded::<T>(terms.len());
+    let at = terms.start * columns.len().next_multiple_of(panel) + start * terms.len().next_multiple_of(right.step);
     // SAFETY: the caller's promise.
     unsafe { right.pack(lines, terms, cuts, to.wrapping_add(at)) };
 }
@@ -104,7 +104,7 @@ fn sizes<T: Scheme>(p: &Product<'_, T>, threads: usize) -> Sizes {
             _ => p.left.contiguous_line_stride().or_else(|| p.left.contiguous_term_stride()),
         },
         packed: matches!(p.right.operand, Operand::Packed { .. }),
-        tiles: !stored_as_carried::<T>() || matches!(p.result, Result::Tiles { .. }),
+        tiles: !T::CONSTANTS.stored_as_carried() || matches!(p.result, Result::Tiles { .. }),
         threads,
     }
 }
@@ -151,13 +151,13 @@ unsafe fn task_of<T: Scheme>(
     let [tile_rows, tile_columns] = [p.kernels.rows, p.kernels.columns];
     // One cache line more than a power of two, so that rows do not fall into the same cache sets.
     let lead = b.columns.min(columns.len()).next_multiple_of(tile_columns) + 16;
-    let kept = if b.keeps_left { p.k } else { longest::<T>(p.k) };
+    let kept = if b.keeps_left { p.k } else { longest(p.k, T::STEP) };
     let left = match b.left_direct {
         _ if T::STEP > 1 => steps::left_slots::<T>(b, rows.len(), p.k),
         true => 0,
         false => rows.len().next_multiple_of(tile_rows) * kept,
     };
-    let right = if b.right == Right::Own { padded::<T>(longest::<T>(p.k)) * lead } else { 0 };
+    let right = if b.right == Right::Own { padded::<T>(longest(p.k, T::STEP)) * lead } else { 0 };
     // Tile registers also write rows past the last one.
     let elements = left + right + if T::STEP > 1 { rows.len().next_multiple_of(tile_rows) } else { rows.len() } * lead;
     scratch::with(scratch::Use::Own, (elements + 48) * size_of::<T::Slot>(), |memory| {
@@ -177,11 +177,11 @@ unsafe fn task_of<T: Scheme>(
                     std::slice::from_raw_parts_mut(sums.add(row * lead), columns.len()).fill(*with);
                 }
                 // The blocks of packed panels, of which a product may use the first terms.
-                for terms in (0..blocks::<T>(shared.k)).map(|number| block::<T>(shared.k, number)) {
+                for terms in (0..blocks(shared.k, T::STEP)).map(|number| block(shared.k, T::STEP, number)) {
                     let terms = terms.start..terms.end.min(p.k);
                     if !terms.is_empty() {
                         let part = TermBlock { columns: columns.clone(), terms, fresh };
-                        if T::STEP > 1 { steps::terms_of(&task, &part) } else { terms_of(&task, &part) }
+                        if T::IN_STEPS { steps::terms_of(&task, &part) } else { terms_of(&task, &part) }
                     }
                 }
                 finish(&task, &columns);
@@ -205,15 +205,15 @@ unsafe fn terms_of<T: Scheme>(task: &Task<'_, T>, part: &TermBlock) {
     let left = own.left.wrapping_add(kept);
     if !b.left_direct && part.fresh {
         // SAFETY: the caller's promise.
-        unsafe { p.left.pack(rows.clone(), terms.clone(), cuts, left) };
+        unsafe { p.left.pack(rows.clone(), terms.clone(), cuts, left.cast()) };
     }
     if b.right == Right::Own {
         // SAFETY: the caller's promise.
-        unsafe { p.right.pack(columns.clone(), terms.clone(), panels, own.right) };
+        unsafe { p.right.pack(columns.clone(), terms.clone(), panels, own.right.cast()) };
     }
     let (last, lead) = (terms.end == p.k, own.lead as isize * size);
     let (to, to_row) = match p.result {
-        Result::Store(to) if last && stored_as_carried::<T>() => {
+        Result::Store(to) if last && T::CONSTANTS.stored_as_carried() => {
             let row = p.n as isize * size;
             (to.get().wrapping_offset(rows.start as isize * row + columns.start as isize * size), row)
         }
@@ -299,7 +299,7 @@ unsafe fn hand_over<T: Scheme>(
 ) {
     match p.result {
         // Stored by the kernels of the last block of terms.
-        Result::Store(_) if (stored_as_carried::<T>() || T::STEP > 1) && p.k > 0 => {}
+        Result::Store(_) if (T::CONSTANTS.stored_as_carried() || T::STEP > 1) && p.k > 0 => {}
         Result::Store(to) => {
             for (row, at) in rows.clone().enumerate() {
                 let to = to.get().cast::<T::Stored>().wrapping_add(at * p.n + columns.start);

@@ -4,9 +4,8 @@
 use super::TERMS;
 use crate::hardware::PRIVATE_CACHE;
 use crate::memory::last_level_cache;
-use crate::number::{Scheme, Wide};
+use crate::number::SchemeConstants;
 use crate::tunable::TUNABLES;
-use std::any::TypeId;
 
 /// Nanoseconds per fused multiply-add of f32 on one thread, packing included (measured on Zen 3 with AVX2: 75 to 92
 /// GFLOP/s, bf16 alike); f64 takes twice that. An instruction that adds several products to a sum takes as long as one
@@ -21,15 +20,14 @@ const NS_PER_TILE_MULTIPLY: f64 = 0.0018;
 const NS_PER_BYTE: f64 = 0.045;
 
 /// Estimated nanoseconds that one thread takes for one product.
-pub fn estimate_ns<T: Scheme>(m: usize, n: usize, k: usize) -> f64 {
+pub fn estimate_ns(of: &SchemeConstants, m: usize, n: usize, k: usize) -> f64 {
     let multiplications = m as f64 * n as f64 * k as f64;
-    let element = size_of::<T::Element>();
     multiplications
-        * match T::GROUP {
-            _ if m == 1 || n == 1 => NS_PER_BYTE * element as f64,
-            1 if !T::Sum::FLOAT => NS_PER_INT_MULTIPLY,
-            1 if TypeId::of::<T::Element>() == TypeId::of::<f64>() => 2.0 * NS_PER_MULTIPLY,
-            _ if T::STEP > 1 => NS_PER_TILE_MULTIPLY,
+        * match of.group {
+            _ if m == 1 || n == 1 => NS_PER_BYTE * of.element as f64,
+            1 if !of.is_float => NS_PER_INT_MULTIPLY,
+            1 if of.element == 8 => 2.0 * NS_PER_MULTIPLY,
+            _ if of.step > 1 => NS_PER_TILE_MULTIPLY,
             group => NS_PER_MULTIPLY / group as f64,
         }
 }
@@ -57,11 +55,11 @@ const TILE_BLOCK: usize = 256;
 pub struct Sizes {
     pub m: usize,
     pub n: usize,
-    /// Number of groups of terms ([`Scheme::GROUP`]).
+    /// Number of groups of terms ([`crate::number::Scheme::GROUP`]).
     pub k: usize,
     /// Bytes of an accumulator, and of a packed slot.
     pub size: usize,
-    /// Number of slots of a step of a tile ([`Scheme::STEP`]).
+    /// Number of slots of a step of a tile ([`crate::number::Scheme::STEP`]).
     pub step: usize,
     /// Maximum number of rows, and of columns, of a tile.
     pub tile: [usize; 2],

@@ -113,7 +113,7 @@ unsafe fn rows<T: Scheme>(p: &Product<'_, T>, columns: &Range<usize>, own: &Own<
         let (sums, count) = (if start == 0 { own.all } else { own.sums }, terms.len());
         // SAFETY: the caller's promise.
         unsafe {
-            p.left.pack(0..1, terms.clone(), Cuts::whole(1, 1), own.left);
+            p.left.pack(0..1, terms.clone(), Cuts::whole(1, 1), own.left.cast());
             match (p.right.operand, p.right.contiguous_term_stride()) {
                 (Operand::Strided(r), Some(_)) => {
                     let first = r.at(columns.start, start).cast();
@@ -175,7 +175,7 @@ unsafe fn packed_rows<T: Scheme>(
         let left = own.left.wrapping_add(start - terms.start);
         // SAFETY: the caller's promise; one panel holds all columns.
         unsafe {
-            p.right.pack(columns.clone(), now, Cuts::whole(n, n), own.packed);
+            p.right.pack(columns.clone(), now, Cuts::whole(n, n), own.packed.cast());
             stream(p, (own.packed, n as isize), left, count, start == terms.start, sums, n);
         }
     }
@@ -193,14 +193,14 @@ unsafe fn dots<T: Scheme>(p: &Product<'_, T>, columns: &Range<usize>, own: &Own<
     for start in (0..p.k).step_by(TERMS_PER_TILE) {
         let terms = start..(start + TERMS_PER_TILE).min(p.k);
         // SAFETY: the caller's promise.
-        unsafe { p.left.pack(0..1, terms.clone(), Cuts::whole(1, 1), own.left) };
+        unsafe { p.left.pack(0..1, terms.clone(), Cuts::whole(1, 1), own.left.cast()) };
         for first in (0..columns.len()).step_by(together) {
             let lines = first..(first + together).min(columns.len());
             for part in terms.clone().step_by(TRANSPOSED_TERMS) {
                 let part = part..(part + TRANSPOSED_TERMS).min(terms.end);
                 let packed = columns.start + lines.start..columns.start + lines.end;
                 // SAFETY: the caller's promise.
-                unsafe { p.right.pack(packed, part.clone(), Cuts::whole(lines.len(), panel), own.packed) };
+                unsafe { p.right.pack(packed, part.clone(), Cuts::whole(lines.len(), panel), own.packed.cast()) };
                 for (number, column) in lines.clone().step_by(panel).enumerate() {
                     let width = panel.min(lines.end - column);
                     let sums = own.all.wrapping_add(column);
@@ -322,8 +322,8 @@ unsafe fn sums_of_blocks<T: Scheme>(p: &Product<'_, T>, column: usize, blocks: R
             let r = p.right.staged(column..column + 1, terms.clone(), staging.wrapping_add(computed).cast());
             // SAFETY: the caller's promise; both have these terms, and there is space for the panels.
             unsafe {
-                blocks_as_lines::<T>(l, terms.len(), left);
-                blocks_as_lines::<T>(r, terms.len(), right);
+                blocks_as_lines::<T::PackedAs>(l, terms.len(), left.cast());
+                blocks_as_lines::<T::PackedAs>(r, terms.len(), right.cast());
                 if p.right.offset {
                     pack::flip_signs(right, BLOCK);
                 }

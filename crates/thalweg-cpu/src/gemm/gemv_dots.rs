@@ -15,7 +15,7 @@ use super::microkernels::{DOT_ROWS, MAX_DOT_COLUMNS};
 use super::pack::Strided;
 use super::{Operand, Product, Result, gemv, pack, portable, scratch, task};
 use crate::gemm_call::{DotArgs, lanes};
-use crate::number::{Scheme, Wide};
+use crate::number::{Scheme, SchemeConstants, Wide};
 use crate::simd::{Job, Shared, dispatch};
 use crate::threads::Threads;
 use std::ops::Range;
@@ -31,8 +31,10 @@ const TERMS_PER_ROW: usize = 16;
 /// Returns operand B if the product is computed by dot products, else `None`.
 pub fn lines<T: Scheme>(p: &Product<'_, T>) -> Option<Strided<T::Element>> {
     match p.right.operand {
-        Operand::Strided(r) if !p.swapped && !p.holds_right && takes::<T>(p.free, [p.whole_m, p.right.k], r.term) => {
-            Some(r)
+        Operand::Strided(r)
+            if !p.swapped && !p.holds_right && takes(&T::CONSTANTS, p.free, [p.whole_m, p.right.k], r.term) =>
+        {
+            Some(r.cast())
         }
         _ => None,
     }
@@ -40,11 +42,11 @@ pub fn lines<T: Scheme>(p: &Product<'_, T>) -> Option<Strided<T::Element>> {
 
 /// Whether a product of `m` rows and `k` terms, whose operand B is in memory with stride `step` between terms, is
 /// computed by dot products. This needs a free order of sums, which integers always have.
-pub fn takes<T: Scheme>(free: bool, [m, k]: [usize; 2], step: isize) -> bool {
+pub fn takes(of: &SchemeConstants, free: bool, [m, k]: [usize; 2], step: isize) -> bool {
     // Tile registers are as fast with few rows as with sixteen.
-    let several = T::STEP == 1 && m <= MAX_ROWS && k.div_ceil(T::GROUP) >= TERMS_PER_ROW * m;
+    let several = of.step == 1 && m <= MAX_ROWS && k.div_ceil(of.group) >= TERMS_PER_ROW * m;
     let few = m <= DOT_ROWS || several;
-    (free || !T::Sum::FLOAT) && few && step == 1 && k >= lanes::<T::Sum>() * T::GROUP
+    (free || !of.is_float) && few && step == 1 && k >= of.lanes() * of.group
 }
 
 /// Runs a product by dot products.
@@ -172,7 +174,7 @@ unsafe fn rows_of<T: Scheme>(p: &Product<'_, T>, room: *mut T::Slot) -> Strided<
         }
         _ => {
             // SAFETY: the caller's promise.
-            unsafe { p.left.pack_lines(p.m, room) };
+            unsafe { p.left.pack_lines(p.m, room.cast()) };
             Strided { first: Shared(room), line: p.k as isize, term: 1 }
         }
     }

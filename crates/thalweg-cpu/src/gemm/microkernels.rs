@@ -58,7 +58,7 @@ impl<T: Scheme> Kernels<T> {
     pub fn new(choice: Choice) -> Kernels<T> {
         const { assert!(size_of::<T::Slot>() == size_of::<T::Sum>()) };
         #[cfg(unix)]
-        if T::STEP > 1 {
+        if T::IN_STEPS {
             let emitted = choice.isa().zip(arithmetic::<T>(choice));
             return Kernels { emitted, rows: REGISTER_TILE, columns: REGISTER_TILE, scheme: PhantomData };
         }
@@ -103,7 +103,7 @@ impl<T: Scheme> Kernels<T> {
             }
         }
         // SAFETY: the caller's promise.
-        unsafe { portable::tile::<T>(rows, columns, args) };
+        unsafe { portable::tile::<T::Arithmetic>(rows, columns, args) };
     }
 
     /// Runs a rectangle of tile registers for `rows` × `columns` sums, over `args.terms` steps of [`Scheme::STEP`] slots
@@ -125,7 +125,7 @@ impl<T: Scheme> Kernels<T> {
             }
         }
         // SAFETY: the caller's promise.
-        unsafe { portable::steps::<T>(rows, columns, args) };
+        unsafe { portable::steps::<T::Arithmetic>(rows, columns, args) };
     }
 
     /// Configures the tile registers of this thread, if these kernels use them, until the value is dropped.
@@ -167,7 +167,7 @@ impl<T: Scheme> Kernels<T> {
             }
         }
         // SAFETY: the caller's promise.
-        unsafe { portable::stream::<T>(terms, first, args) };
+        unsafe { portable::stream::<T::Arithmetic>(terms, first, args) };
     }
 
     /// Maximum number of columns of [`Kernels::dots`] for `rows` rows; not less for fewer rows.

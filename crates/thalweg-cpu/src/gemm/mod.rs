@@ -259,7 +259,7 @@ impl Packing {
 
     /// Number of chunks that are packed independently.
     pub fn parts(&self) -> usize {
-        by_numbers!(self.numbers, self.isa, T => blocked::parts::<T>(self.n, groups::<T>(self.k)))
+        by_numbers!(self.numbers, self.isa, T => blocked::parts(self.n, groups::<T>(self.k), T::STEP))
     }
 
     /// Whether products of one row read the packed operand, too.
@@ -274,10 +274,15 @@ impl Packing {
     /// bytes at `to`, aligned to 64, and nobody else writes this chunk meanwhile.
     pub unsafe fn pack(&self, factor: &Factor<'_>, number: usize, to: *mut u8) {
         by_numbers!(self.numbers, self.isa, T => {
-            let right = Side { operand: operand::<<T as Scheme>::Element>(factor, &[], 0), k: self.k, offset: T::OFFSET };
+            let right = Side::<<T as Scheme>::PackedAs> {
+                operand: operand(factor, &[], 0),
+                k: self.k,
+                offset: T::OFFSET,
+                step: T::STEP,
+            };
             let panel = Kernels::<T>::new(self.isa).columns;
             // SAFETY: the caller's promise.
-            unsafe { blocked::pack_part::<T>(&right, 0..self.n, panel, number, to.cast()) };
+            unsafe { blocked::pack_part(&right, 0..self.n, panel, number, to.cast()) };
         });
     }
 }
@@ -314,6 +319,8 @@ struct Side<'a, T: Scheme> {
     k: usize,
     /// Whether packing flips the sign bits of the operand's bytes: see [`Scheme::OFFSET`].
     offset: bool,
+    /// Number of groups to whose multiple lines are padded with zeros: see [`Scheme::STEP`].
+    step: usize,
 }
 
 /// One product of a batch, with its micro-kernels.
@@ -322,8 +329,8 @@ struct Product<'a, T: Scheme> {
     n: usize,
     /// Number of groups of [`Scheme::GROUP`] terms.
     k: usize,
-    left: Side<'a, T>,
-    right: Side<'a, T>,
+    left: Side<'a, T::PackedAs>,
+    right: Side<'a, T::PackedAs>,
     kernels: Kernels<T>,
     /// Whether A and B were exchanged (cᵀ = Bᵀ·Aᵀ) for a product of one column, or of few, computed by dot products: its
     /// rows are columns of c.
@@ -389,12 +396,6 @@ impl Result<'_> {
     }
 }
 
-/// Whether tile kernels store finished sums to the result themselves: it has the accumulator's type, and a tile has no
-/// elements past its edges.
-fn stored_as_carried<T: Scheme>() -> bool {
-    TypeId::of::<T::Stored>() == TypeId::of::<T::Sum>() && T::STEP == 1
-}
-
 /// Computes all products of a batch with the scheme `T`.
 ///
 /// # Safety
@@ -405,7 +406,7 @@ unsafe fn typed<T: Scheme>(c: &Gemm<'_>, isa: Choice, threads: &Threads) {
         return;
     }
     let first = c.products.start;
-    let each = blocking::estimate_ns::<T>(c.m, c.n, c.k);
+    let each = blocking::estimate_ns(&T::CONSTANTS, c.m, c.n, c.k);
     // SAFETY: the caller's promise.
     let one = |batch: usize, threads: &Threads| unsafe { one::<T>(c, batch, isa, each, threads) };
     let helpers = threads.for_work(each * batches as f64);
@@ -441,8 +442,11 @@ unsafe fn one<T: Scheme>(c: &Gemm<'_>, batch: usize, isa: Choice, ns: f64, threa
     let lines = gemv_dots::lines(&product);
     // SAFETY: the caller's promise.
     unsafe {
-        if T::STEP > 1 && (lines.is_some() || product.is_row()) {
-            return one::<T::Few>(c, batch, isa, ns, threads);
+        if T::IN_STEPS {
+            return match lines.is_some() || product.is_row() {
+                true => one::<T::Few>(c, batch, isa, ns, threads),
+                false => blocked::run(&product, threads),
+            };
         }
         match lines {
             Some(lines) => gemv_dots::run(&product, lines, threads),
@@ -454,6 +458,11 @@ unsafe fn one<T: Scheme>(c: &Gemm<'_>, batch: usize, isa: Choice, ns: f64, threa
 
 impl<'a, T: Scheme> Product<'a, T> {
     fn new(c: &'a Gemm<'a>, batch: usize, isa: Choice, ns: f64) -> Product<'a, T> {
+        const {
+            assert!(size_of::<T::Slot>() == size_of::<<T::PackedAs as Scheme>::Slot>());
+            assert!(size_of::<T::Element>() == size_of::<<T::PackedAs as Scheme>::Element>());
+            assert!(T::GROUP == <T::PackedAs as Scheme>::GROUP);
+        }
         let (mut left, mut right) = (operand(&c.left, &c.batch, batch), operand(&c.right, &c.batch, batch));
         if T::GROUP > 1 {
             // Panels of groups are packed faster from strides.
@@ -464,14 +473,14 @@ impl<'a, T: Scheme> Product<'a, T> {
         let by_dots = || match (&left, &right) {
             _ if holds[0] => false,
             (Operand::Strided(a), Operand::Strided(_) | Operand::Computed { .. }) => {
-                gemv_dots::takes::<T>(c.numbers.free, [c.n, c.k], a.term)
+                gemv_dots::takes(&T::CONSTANTS, c.numbers.free, [c.n, c.k], a.term)
             }
             _ => false,
         };
         let turned = T::SYMMETRIC && c.whole_m > c.n && (c.n == 1 || by_dots());
         let (mut m, mut n, mut whole_m) = (c.m, c.n, c.whole_m);
         let several = T::STEP > 1 && T::SYMMETRIC && m > 1 && n > 1 && c.k > 0;
-        let in_lanes = |term: isize| gemv_dots::takes::<T>(c.numbers.free, [whole_m, c.k], term);
+        let in_lanes = |term: isize| gemv_dots::takes(&T::CONSTANTS, c.numbers.free, [whole_m, c.k], term);
         let swapped = !turned && several && swap_pays(&left, &right, [m, n, c.k]) && !in_lanes(1);
         if turned || swapped {
             (left, right, m, n) = (right, left, n, m);
@@ -487,8 +496,8 @@ impl<'a, T: Scheme> Product<'a, T> {
             m,
             n,
             k: groups::<T>(c.k),
-            left: Side { operand: left, k: c.k, offset: false },
-            right: Side { operand: right, k: c.k, offset: T::OFFSET },
+            left: Side { operand: left, k: c.k, offset: false, step: T::STEP },
+            right: Side { operand: right, k: c.k, offset: T::OFFSET, step: T::STEP },
             kernels: Kernels::new(isa),
             turned,
             whole_m,
@@ -616,20 +625,21 @@ impl<T: Scheme> Side<'_, T> {
     /// # Safety
     /// The rectangle is inside the factor, and `to` has space for the panels.
     unsafe fn pack(&self, lines: Range<usize>, groups: Range<usize>, cuts: pack::Cuts, to: *mut T::Slot) {
-        let (terms, room) = (self.terms(&groups), cuts.count() * cuts.most() * padded::<T>(groups.len()));
+        let (terms, room) =
+            (self.terms(&groups), cuts.count() * cuts.most() * groups.len().next_multiple_of(self.step));
         // SAFETY: the caller's promise.
         unsafe {
             match self.operand {
                 Operand::Strided(from) => {
-                    pack::panels::<T>(from.from(lines.start, terms.start), cuts, terms.len(), to);
+                    pack::panels::<T>(from.from(lines.start, terms.start), cuts, terms.len(), self.step, to);
                 }
-                Operand::Computed { grid: Some(grid), .. } => grid.pack::<T>(lines, terms, cuts, to),
+                Operand::Computed { grid: Some(grid), .. } => grid.pack::<T>(lines, terms, cuts, self.step, to),
                 Operand::Computed { .. } => {
                     let bytes = (lines.len() + 16) * (terms.len() + 16) * size_of::<T::Element>();
                     scratch::with(scratch::Use::Staging, bytes, |staging| {
                         let count = terms.len();
                         let from = self.staged(lines, terms, staging.cast());
-                        pack::panels::<T>(from, cuts, count, to);
+                        pack::panels::<T>(from, cuts, count, self.step, to);
                     });
                 }
                 Operand::Packed { .. } => unreachable!("what is packed is not packed again"),
@@ -667,7 +677,7 @@ impl<T: Scheme> Side<'_, T> {
                 scratch::with(scratch::Use::Staging, lines * k * size_of::<T::Slot>(), |staging| {
                     // SAFETY: the caller's promise; one panel of all lines, whose slots are then transposed.
                     unsafe {
-                        grid.pack::<T>(0..lines, 0..k, pack::Cuts::whole(lines, lines), staging.cast());
+                        grid.pack::<T>(0..lines, 0..k, pack::Cuts::whole(lines, lines), 1, staging.cast());
                         pack::transpose(staging.cast::<T::Slot>().cast_const(), lines, [k, lines], k, to);
                     }
                 });

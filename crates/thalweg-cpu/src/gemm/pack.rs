@@ -24,6 +24,12 @@ impl<T: Copy> Strided<T> {
         self.first.get().wrapping_offset(line as isize * self.line + term as isize * self.term)
     }
 
+    /// Rectangle of the same addresses as elements of another type of the same size.
+    pub fn cast<U>(self) -> Strided<U> {
+        const { assert!(size_of::<U>() == size_of::<T>()) };
+        Strided { first: Shared(self.first.get().cast()), line: self.line, term: self.term }
+    }
+
     pub fn from(self, line: usize, term: usize) -> Strided<T> {
         Strided { first: Shared(self.at(line, term).cast_mut()), ..self }
     }
@@ -78,13 +84,14 @@ impl Cuts {
     }
 }
 
-/// Packs lines × `terms` into consecutive panels, each with space for the maximum number of lines.
+/// Packs lines × `terms` into consecutive panels, each with space for the maximum number of lines, and with zeros up to
+/// a multiple of `step` groups.
 ///
 /// # Safety
 /// The rectangle's elements are readable, and `to` has space for the panels.
-pub unsafe fn panels<T: Scheme>(from: Strided<T::Element>, cuts: Cuts, terms: usize, to: *mut T::Slot) {
+pub unsafe fn panels<T: Scheme>(from: Strided<T::Element>, cuts: Cuts, terms: usize, step: usize, to: *mut T::Slot) {
     let together = if from.line == 1 { TERMS_PER_COPY } else { terms };
-    let groups = terms.div_ceil(T::GROUP).next_multiple_of(T::STEP);
+    let groups = terms.div_ceil(T::GROUP).next_multiple_of(step);
     for term in (0..terms).step_by(together.max(1)) {
         let now = together.min(terms - term);
         for number in 0..cuts.count() {
@@ -96,7 +103,7 @@ pub unsafe fn panels<T: Scheme>(from: Strided<T::Element>, cuts: Cuts, terms: us
     }
     for number in 0..cuts.count() {
         // SAFETY: the caller's promise.
-        unsafe { pad::<T>(terms.div_ceil(T::GROUP), cuts.most, to.wrapping_add(number * groups * cuts.most)) };
+        unsafe { pad(terms.div_ceil(T::GROUP), cuts.most, step, to.wrapping_add(number * groups * cuts.most)) };
     }
 }
 
@@ -104,8 +111,8 @@ pub unsafe fn panels<T: Scheme>(from: Strided<T::Element>, cuts: Cuts, terms: us
 ///
 /// # Safety
 /// There is space for whole steps of `panel` lines at `to`.
-pub unsafe fn pad<T: Scheme>(groups: usize, panel: usize, to: *mut T::Slot) {
-    let missing = groups.next_multiple_of(T::STEP) - groups;
+pub unsafe fn pad<S: Copy>(groups: usize, panel: usize, step: usize, to: *mut S) {
+    let missing = groups.next_multiple_of(step) - groups;
     // SAFETY: the caller's promise; all-zero bytes are 0 in every slot.
     unsafe { to.add(groups * panel).write_bytes(0, missing * panel) };
 }
@@ -300,9 +307,17 @@ unsafe fn whole_lines<T: Scheme>(from: Strided<T::Element>, terms: usize, panel:
                 let line = |term: usize| unsafe {
                     from.wrapping_offset(term as isize * self.from.term).cast::<[T::Element; P]>().read()
                 };
-                let lines: [[T::Element; P]; 4] =
-                    std::array::from_fn(|term| line(if term < T::GROUP { term } else { 0 }));
-                let slots = std::array::from_fn(|at| T::slot(|term| lines[term][at]));
+                let mut slots = [T::Slot::default(); P];
+                if T::IN_GROUPS {
+                    let lines = [0, 1, 2, 3].map(|term| line(if term < T::GROUP { term } else { 0 }));
+                    for (at, slot) in slots.iter_mut().enumerate() {
+                        *slot = T::slot(|term| lines[term][at]);
+                    }
+                } else {
+                    for (slot, element) in slots.iter_mut().zip(line(0)) {
+                        *slot = T::slot(|_| element);
+                    }
+                }
                 // SAFETY: as above.
                 unsafe { to.cast::<[T::Slot; P]>().write(slots) };
                 (from, to) = (from.wrapping_offset(self.from.term * T::GROUP as isize), to.wrapping_add(P));

@@ -65,12 +65,22 @@ thread_local! {
 
 /// Calls `work` with at least `bytes` bytes of uninitialised scratch memory of the calling thread.
 pub fn with<T>(purpose: Use, bytes: usize, work: impl FnOnce(*mut u8) -> T) -> T {
-    let mut block = BLOCKS.with(|b| b[purpose as usize].take());
+    let mut block = take(purpose);
     let done = work(block.hold(bytes));
+    retain(purpose, block);
+    done
+}
+
+/// Takes the thread's block out of its cell. (Like [`retain`] not part of `with`, which is compiled for each closure.)
+fn take(purpose: Use) -> Block {
+    BLOCKS.with(|b| b[purpose as usize].take())
+}
+
+/// Retains a block for the thread's next use, unless it is large.
+fn retain(purpose: Use, block: Block) {
     if block.bytes <= MAX_RETAINED_BYTES {
         BLOCKS.with(|b| b[purpose as usize].set(block));
     }
-    done
 }
 
 #[cfg(test)]

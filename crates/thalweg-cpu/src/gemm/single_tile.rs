@@ -5,7 +5,7 @@
 //! The bits are those of a blocked product, which runs the same micro-kernel over one block of terms.
 
 use super::pack::Strided;
-use super::{Finish, Gemm, Operand, Product, TERMS, gemv_dots, operand, stored_as_carried};
+use super::{Finish, Gemm, Operand, Product, TERMS, gemv_dots, operand};
 use crate::gemm_call::TileArgs;
 use crate::number::Scheme;
 use std::any::TypeId;
@@ -26,7 +26,7 @@ impl<'a, T: Scheme> SingleTiles<'a, T> {
     /// The batch; `None` if its products are run in another way. `first` is the first of them.
     pub fn new(of: &'a Gemm<'a>, first: Product<'a, T>) -> Option<SingleTiles<'a, T>> {
         let Finish::Store(to) = of.finish else { return None };
-        let whole = T::STEP == 1 && T::GROUP == 1 && !T::OFFSET && stored_as_carried::<T>();
+        let whole = T::STEP == 1 && T::GROUP == 1 && !T::OFFSET && T::CONSTANTS.stored_as_carried();
         let own = TypeId::of::<T::Element>() == TypeId::of::<T::Slot>();
         let fits = (2..=first.kernels.rows).contains(&of.m) && (2..=first.kernels.columns).contains(&of.n);
         let in_order = !first.turned && !first.swapped && gemv_dots::lines(&first).is_none() && !first.is_row();

@@ -10,7 +10,7 @@ use super::blocking::{Blocking, Right};
 use super::microkernels::TILE_SLOTS;
 use super::pack::{self, Cuts};
 use super::task::{SLACK, Task, TermBlock, blocks, store};
-use super::{Block, Operand, Product, Result, Side, TERMS, padded, scratch};
+use super::{Block, Operand, Product, Result, Side, TERMS, scratch};
 use crate::gemm_call::TileArgs;
 use crate::number::{Number, PairTiles, Scheme, Wide};
 use std::any::TypeId;
@@ -24,7 +24,7 @@ pub const ROW: usize = TERMS + SLACK + 16;
 
 /// Number of slots for the copied rows of A of a task: of all blocks of terms if they are retained, else of one.
 pub fn left_slots<T: Scheme>(b: &Blocking, rows: usize, groups: usize) -> usize {
-    let blocks = if b.keeps_left { blocks::<T>(groups) } else { 1 };
+    let blocks = if b.keeps_left { blocks(groups, T::STEP) } else { 1 };
     blocks * block_slots::<T>(rows)
 }
 
@@ -64,12 +64,14 @@ pub unsafe fn terms_of<T: Scheme>(task: &Task<'_, T>, part: &TermBlock) {
         let copied = |row: &usize| in_place(*row, p.kernels.rows.min(rows.len() - row)).is_none();
         if let Some(first) = (0..rows.len()).step_by(p.kernels.rows).find(copied) {
             // SAFETY: the caller's promise; there is space for the rows.
-            unsafe { p.left.pack_rows(rows.start + first..rows.end, terms.clone(), left.wrapping_add(first * ROW)) };
+            unsafe {
+                p.left.pack_rows(rows.start + first..rows.end, terms.clone(), left.wrapping_add(first * ROW).cast());
+            }
         }
     }
     if b.right == Right::Own {
         // SAFETY: the caller's promise.
-        unsafe { p.right.pack(columns.clone(), terms.clone(), panels, own.right) };
+        unsafe { p.right.pack(columns.clone(), terms.clone(), panels, own.right.cast()) };
     }
     let lead = own.lead as isize * size;
     // Finished sums are stored tile by tile, while they are in the first-level cache.
@@ -200,7 +202,7 @@ impl<T: Scheme> Side<'_, T> {
     /// The rectangle is inside the factor; there is space for the rows.
     pub(super) unsafe fn pack_rows(&self, lines: Range<usize>, groups: Range<usize>, to: *mut T::Slot) {
         let (terms, count) = (self.terms(&groups), lines.len());
-        let whole = padded::<T>(groups.len());
+        let whole = groups.len().next_multiple_of(self.step);
         // SAFETY: the caller's promise, here and below.
         unsafe {
             match self.operand {

@@ -15,20 +15,20 @@ pub const SLACK: usize = 64;
 
 /// Number of blocks of the K dimension. Where blocks do not decide the order of sums ([`Scheme::STEP`]), the last one
 /// also takes up to [`SLACK`] groups too many.
-pub fn blocks<T: Scheme>(k: usize) -> usize {
-    let slack = if T::STEP > 1 { SLACK } else { 0 };
+pub fn blocks(k: usize, step: usize) -> usize {
+    let slack = if step > 1 { SLACK } else { 0 };
     k.saturating_sub(slack).div_ceil(TERMS).max((k > 0) as usize)
 }
 
 /// Range of terms in block `number` of the K dimension.
-pub fn block<T: Scheme>(k: usize, number: usize) -> Range<usize> {
-    let end = if number + 1 == blocks::<T>(k) { k } else { (number + 1) * TERMS };
+pub fn block(k: usize, step: usize, number: usize) -> Range<usize> {
+    let end = if number + 1 == blocks(k, step) { k } else { (number + 1) * TERMS };
     number * TERMS..end
 }
 
 /// Maximum number of terms of a block.
-pub fn longest<T: Scheme>(k: usize) -> usize {
-    k.min(if T::STEP > 1 { TERMS + SLACK } else { TERMS })
+pub fn longest(k: usize, step: usize) -> usize {
+    k.min(if step > 1 { TERMS + SLACK } else { TERMS })
 }
 
 /// Panels of B that are packed for all tasks: the range of columns that they contain, their number of terms, and their
@@ -76,7 +76,7 @@ impl<T: Scheme> Task<'_, T> {
             (Right::Direct, Operand::Strided(r)) => (r.at(whole, terms.start).cast(), r.term * size),
             (Right::Shared(_), _) => {
                 // The last block of packed terms may have more terms than the product.
-                let packed = padded::<T>(block::<T>(shared.k, terms.start / TERMS).len());
+                let packed = padded::<T>(block(shared.k, T::STEP, terms.start / TERMS).len());
                 let at = terms.start * shared.of.len().next_multiple_of(width) + (whole - shared.of.start) * packed;
                 (shared.first.get().wrapping_add(at).cast_const().cast(), width as isize * size)
             }

@@ -5,6 +5,7 @@ use crate::engine::Choice;
 use crate::number::{Bf16, F16, Number, PairTiles, Pairs, Scheme, Wide};
 use crate::tests::Lcg;
 use crate::threads::Threads;
+use std::cell::OnceCell;
 use std::fmt::Debug;
 use std::sync::Mutex;
 use thalweg_ir::DType;
@@ -15,11 +16,21 @@ trait Element: Number<Wide: PartialEq + Debug> {
     const DTYPE: DType;
     /// Generates a random element.
     fn any(rng: &mut Lcg) -> Self;
-    /// Expected sums if a free order of this type takes groups of terms: in the default order, in lanes, and in steps of
-    /// tile registers.
-    fn in_groups(_sizes: [usize; 4], _factors: [&[Self]; 2]) -> Option<[Vec<Self::Wide>; 3]> {
-        None
+    /// Expected sums if a free order of this type takes groups of terms.
+    fn in_groups(_order: Order, _sizes: [usize; 4], _factors: [&[Self]; 2]) -> Vec<Self::Wide> {
+        unreachable!("{} has no groups", Self::DTYPE)
     }
+}
+
+/// Order of a sum.
+#[derive(Clone, Copy)]
+enum Order {
+    /// The order that the module documents.
+    Default,
+    /// The order that `gemv_dots` documents.
+    Lanes,
+    /// The order of tile registers.
+    Steps,
 }
 
 macro_rules! element {
@@ -50,12 +61,12 @@ impl Element for Bf16 {
             _ => Bf16::narrow(rng.value() as f32),
         }
     }
-    fn in_groups(sizes: [usize; 4], [left, right]: [&[Bf16]; 2]) -> Option<[Vec<f32>; 3]> {
-        Some([
-            defined::<Pairs>(sizes, left, right),
-            in_lanes::<Pairs>(sizes, left, right),
-            in_steps::<PairTiles>(sizes, left, right),
-        ])
+    fn in_groups(order: Order, sizes: [usize; 4], [left, right]: [&[Bf16]; 2]) -> Vec<f32> {
+        match order {
+            Order::Default => defined::<Pairs>(sizes, left, right),
+            Order::Lanes => in_lanes::<Pairs>(sizes, left, right),
+            Order::Steps => in_steps::<PairTiles>(sizes, left, right),
+        }
     }
 }
 
@@ -107,9 +118,15 @@ fn in_steps<S: Scheme>([batches, m, n, k]: [usize; 4], left: &[S::Element], righ
 /// Sums in the order that `gemv_dots` documents.
 fn in_lanes<S: Scheme>([batches, m, n, k]: [usize; 4], left: &[S::Element], right: &[S::Element]) -> Vec<S::Sum> {
     let lanes = 64 / size_of::<S::Sum>();
+    let lines = |of: &[S::Element]| of.chunks(k.max(1)).map(slots::<S>).collect::<Vec<_>>();
+    let (left, right) = (lines(left), lines(right));
     let mut sums = Vec::with_capacity(batches * m * n);
     for (b, i, j) in (0..batches).flat_map(|b| (0..m).flat_map(move |i| (0..n).map(move |j| (b, i, j)))) {
-        let (left, right) = (slots::<S>(&left[(b * m + i) * k..][..k]), slots::<S>(&right[(b * n + j) * k..][..k]));
+        if k == 0 {
+            sums.push(S::Sum::ZERO);
+            continue;
+        }
+        let (left, right) = (&left[b * m + i], &right[b * n + j]);
         let whole = k / S::GROUP;
         let whole = whole - whole % lanes;
         let blocks = left[..whole].chunks(4096).zip(right[..whole].chunks(4096)).map(|(l, r)| {
@@ -306,8 +323,8 @@ where
     let [batches, m, n, k] = sizes;
     let left: Vec<T> = (0..batches * m * k).map(|_| T::any(rng)).collect();
     let right: Vec<T> = (0..batches * n * k).map(|_| T::any(rng)).collect();
-    let each = [defined::<T>(sizes, &left, &right), in_lanes::<T>(sizes, &left, &right)];
-    let in_groups = T::in_groups(sizes, [&left, &right]);
+    // Expected sums in each order, of single terms and of groups, computed if a configuration has them.
+    let expected = [const { OnceCell::new() }; 6];
     let engines: Vec<Choice> = engines().collect();
     for _ in 0..ways {
         let way = Way {
@@ -320,12 +337,17 @@ where
             portable_tiles: rng.below(4) == 0,
         };
         let got = sums(sizes, &left, &right, hole, way);
-        let pairs = in_groups.as_ref().filter(|_| way.in_groups::<T>());
-        let orders = pairs.map_or(&each[..], |pairs| &pairs[..2]);
-        let want = match &in_groups {
-            Some(groups) if way.in_steps::<T>(sizes) => &groups[2],
-            _ => &orders[way.in_lanes::<T>(sizes) as usize],
+        let grouped = way.in_groups::<T>();
+        let order = match way.in_lanes::<T>(sizes) {
+            _ if way.in_steps::<T>(sizes) => Order::Steps,
+            true => Order::Lanes,
+            false => Order::Default,
         };
+        let want = expected[3 * grouped as usize + order as usize].get_or_init(|| match order {
+            _ if grouped => T::in_groups(order, sizes, [&left, &right]),
+            Order::Lanes => in_lanes::<T>(sizes, &left, &right),
+            _ => defined::<T>(sizes, &left, &right),
+        });
         for (i, (got, want)) in got.into_iter().zip(want).enumerate() {
             let want = if way.tiles { *want } else { T::narrow(*want).widen() };
             let (got, want): (Bits, Bits) = (got.into(), want.into());

@@ -6,12 +6,11 @@
 
 use super::blocking::{Right, Sizes, blocking, estimate_ns};
 use super::microkernels::Kernels;
-use super::{Numbers, by_numbers, gemv, gemv_dots, stored_as_carried};
+use super::{Numbers, by_numbers, gemv, gemv_dots};
 use crate::engine::Choice;
 use crate::hardware::PRIVATE_CACHE;
-use crate::number::{Bf16, F16, PairTiles, Pairs, Quads, Scheme, WideQuads};
+use crate::number::{Bf16, F16, PairTiles, Pairs, Quads, Scheme, SchemeConstants, WideQuads};
 use crate::threads::Threads;
-use std::any::TypeId;
 use thalweg_ir::DType;
 use thalweg_kernel::{MatmulGeometry, Moved};
 
@@ -29,12 +28,15 @@ struct Side {
 pub fn moves(numbers: Numbers, geometry: &MatmulGeometry, isa: Choice, threads: &Threads) -> Moved {
     // A plan may have products of bool, which fail when they are run.
     let numbers = if numbers.dtype == DType::Bool { Numbers { dtype: DType::I8, ..numbers } } else { numbers };
-    by_numbers!(numbers, isa, T => typed::<T>(numbers.free, geometry, isa, threads))
+    by_numbers!(numbers, isa, T => {
+        let kernels = Kernels::<T>::new(isa);
+        moved(&T::CONSTANTS, [kernels.rows, kernels.columns], numbers.free, geometry, threads)
+    })
 }
 
-fn typed<T: Scheme>(free: bool, g: &MatmulGeometry, isa: Choice, threads: &Threads) -> Moved {
-    let (batches, size): (usize, usize) = (g.batch.iter().map(|d| d.0).product(), size_of::<T::Element>());
-    let written = batches * g.m * g.n * size_of::<T::Stored>();
+fn moved(of: &SchemeConstants, tile: [usize; 2], free: bool, g: &MatmulGeometry, threads: &Threads) -> Moved {
+    let (batches, size): (usize, usize) = (g.batch.iter().map(|d| d.0).product(), of.element);
+    let written = batches * g.m * g.n * of.stored;
     if written == 0 || g.k == 0 {
         return Moved { written: written as u64, ..Moved::default() };
     }
@@ -51,17 +53,17 @@ fn typed<T: Scheme>(free: bool, g: &MatmulGeometry, isa: Choice, threads: &Threa
         let read = [left, right].iter().map(|s| s.bytes * batches / s.shared).sum::<usize>();
         return Moved { read: read as u64, written: written as u64, ..Moved::default() };
     }
-    let each = estimate_ns::<T>(g.m, g.n, g.k);
+    let each = estimate_ns(of, g.m, g.n, g.k);
     let helpers = threads.for_work(each * batches as f64);
     let helpers = if batches >= 2 * helpers { 1 } else { threads.for_work(each) };
     let (read, scratch) = match (g.m, g.n) {
         (1, n) => (of_row(left, right, n, helpers), 0),
         (m, 1) => (of_row(right, left, m, helpers), 0),
-        (m, n) if gemv_dots::takes::<T>(free, [m, g.k], right.term) => (of_row(left, right, n, helpers), 0),
-        (m, n) if T::SYMMETRIC && m > n && gemv_dots::takes::<T>(free, [n, g.k], left.term) => {
+        (m, n) if gemv_dots::takes(of, free, [m, g.k], right.term) => (of_row(left, right, n, helpers), 0),
+        (m, n) if of.symmetric && m > n && gemv_dots::takes(of, free, [n, g.k], left.term) => {
             (of_row(right, left, m, helpers), 0)
         }
-        _ => of_blocks::<T>(g, left, right, isa, helpers),
+        _ => of_blocks(of, tile, g, left, right, helpers),
     };
     Moved {
         read: ((read + scratch) * batches) as u64,
@@ -78,28 +80,34 @@ fn of_row(row: Side, matrix: Side, n: usize, threads: usize) -> usize {
 }
 
 /// Bytes that a GEMM reads of A and B, and bytes of packed panels that are written to memory and reread.
-fn of_blocks<T: Scheme>(g: &MatmulGeometry, left: Side, right: Side, isa: Choice, threads: usize) -> (usize, usize) {
-    let kernels = Kernels::<T>::new(isa);
-    let slot = size_of::<T::Slot>();
-    let k = g.k.div_ceil(T::GROUP);
-    let bytes = |stride: isize| stride * size_of::<T::Element>() as isize;
-    let single = TypeId::of::<T::Element>() == TypeId::of::<T::Slot>();
-    let along_terms = T::GROUP * size_of::<T::Element>() == slot && g.k.is_multiple_of(T::GROUP);
+fn of_blocks(
+    of: &SchemeConstants,
+    tile: [usize; 2],
+    g: &MatmulGeometry,
+    left: Side,
+    right: Side,
+    threads: usize,
+) -> (usize, usize) {
+    let slot = of.slot;
+    let k = g.k.div_ceil(of.group);
+    let bytes = |stride: isize| stride * of.element as isize;
+    let single = of.element == slot;
+    let along_terms = of.group * of.element == slot && g.k.is_multiple_of(of.group);
     let b = blocking(&Sizes {
         m: g.m,
         n: g.n,
         k,
         size: slot,
-        step: T::STEP,
-        tile: [kernels.rows, kernels.columns],
+        step: of.step,
+        tile,
         right_rows: (single && right.line == 1).then(|| bytes(right.term)),
         left_rows: match (left.line, left.term) {
-            (line, 1) if along_terms || T::STEP > 1 => Some(bytes(line)),
+            (line, 1) if along_terms || of.step > 1 => Some(bytes(line)),
             (1, term) if single => Some(bytes(term)),
             _ => None,
         },
         packed: false,
-        tiles: !stored_as_carried::<T>(),
+        tiles: !of.stored_as_carried(),
         threads,
     });
     let row_blocks = g.m.div_ceil(b.rows);

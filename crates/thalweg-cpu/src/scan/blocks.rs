@@ -17,15 +17,14 @@ const ABREAST: usize = 8;
 /// Estimated nanoseconds per element of both passes together, on one thread.
 const NS_PER_ELEMENT: f64 = 0.8;
 
-/// Scans each column by the operation `with`, from the state `start` on. `exact` says that the operation is associative
+/// Scans each column by the operation `with`, from the state `start` on. `EXACT` says that the operation is associative
 /// to the bit.
 ///
 /// # Safety
 /// As for [`scan`](super::scan).
-pub unsafe fn blocks<T, F>(
+pub unsafe fn blocks<T, F, const EXACT: bool>(
     start: T::Wide,
     with: F,
-    exact: bool,
     reverse: bool,
     (from, to): (*const T, *mut T),
     rows: Rows,
@@ -38,7 +37,7 @@ pub unsafe fn blocks<T, F>(
     let estimate = NS_PER_ELEMENT * (rows.n * rows.width) as f64;
     let threads = threads.filter(|t| t.for_work(estimate) > 1);
     // A sequential scan then gives the same bits, and is as fast on one thread.
-    if count <= 1 || exact && threads.is_none() {
+    if count <= 1 || EXACT && threads.is_none() {
         // SAFETY: the caller's promise.
         unsafe { running(Plain(start, with), reverse, from, to, rows) };
         return;
@@ -47,9 +46,13 @@ pub unsafe fn blocks<T, F>(
     // SAFETY: the caller's promise.
     unsafe {
         match threads {
-            None if rows.width == 1 => s.row(),
-            None => s.columns(),
             Some(threads) => s.split(threads, estimate),
+            None => {
+                // Not compiled for exact operations, which were scanned in sequence.
+                if !EXACT {
+                    if rows.width == 1 { s.row() } else { s.columns() }
+                }
+            }
         }
     }
 }
@@ -80,10 +83,10 @@ impl<T: Element, F: Fn(T::Wide, T::Wide) -> T::Wide + Copy + Send + Sync> Scan<T
             let number = ABREAST.min(self.blocks() - first);
             let mut states = [self.start; ABREAST];
             // SAFETY: the caller's promise.
-            unsafe { self.abreast::<false>(first, &mut states[..number]) };
+            unsafe { self.abreast(false, first, &mut states[..number]) };
             self.begin(&mut next, &mut states[..number]);
             // SAFETY: as above.
-            unsafe { self.abreast::<true>(first, &mut states[..number]) };
+            unsafe { self.abreast(true, first, &mut states[..number]) };
         }
     }
 
@@ -139,8 +142,8 @@ impl<T: Element, F: Fn(T::Wide, T::Wide) -> T::Wide + Copy + Send + Sync> Scan<T
                     unsafe {
                         let states = std::slice::from_raw_parts_mut(each.get().add(block * width), own);
                         match (width, write) {
-                            (1, false) => self.abreast::<false>(block, states),
-                            (1, true) => self.abreast::<true>(block, states),
+                            (1, false) => self.abreast(false, block, states),
+                            (1, true) => self.abreast(true, block, states),
                             (_, false) => self.strip::<false, true>(block, 0, &mut [], states),
                             (_, true) => self.strip::<true, false>(block, 0, states, &mut []),
                         }
@@ -161,22 +164,22 @@ impl<T: Element, F: Fn(T::Wide, T::Wide) -> T::Wide + Copy + Send + Sync> Scan<T
     }
 
     /// Scans interleaved blocks of a single row, from block `first` on, one block per state. `states` holds the blocks'
-    /// initial states, and afterwards their final states.
+    /// initial states, and afterwards their final states. With `write`, writes the results.
     ///
     /// # Safety
     /// The promise of [`blocks`]; no other thread has these blocks.
-    unsafe fn abreast<const WRITE: bool>(&self, first: usize, states: &mut [T::Wide]) {
+    unsafe fn abreast(&self, write: bool, first: usize, states: &mut [T::Wide]) {
         let at = first * SCAN_BLOCK;
         let whole = states.len() == ABREAST && at + ABREAST * SCAN_BLOCK <= self.rows.n;
         // SAFETY: the caller's promise.
         unsafe {
             if let (true, Ok(states)) = (whole, <&mut [T::Wide; ABREAST]>::try_from(&mut *states)) {
-                return self.interleaved::<ABREAST, WRITE>(at, SCAN_BLOCK, states);
+                return self.interleaved::<ABREAST>(write, at, SCAN_BLOCK, states);
             }
             for (k, state) in states.iter_mut().enumerate() {
                 let at = at + k * SCAN_BLOCK;
                 let n = SCAN_BLOCK.min(self.rows.n - at);
-                self.interleaved::<1, WRITE>(at, n, std::array::from_mut(state));
+                self.interleaved::<1>(write, at, n, std::array::from_mut(state));
             }
         }
     }
@@ -186,7 +189,7 @@ impl<T: Element, F: Fn(T::Wide, T::Wide) -> T::Wide + Copy + Send + Sync> Scan<T
     ///
     /// # Safety
     /// As for [`Scan::abreast`].
-    unsafe fn interleaved<const K: usize, const WRITE: bool>(&self, at: usize, n: usize, states: &mut [T::Wide; K]) {
+    unsafe fn interleaved<const K: usize>(&self, write: bool, at: usize, n: usize, states: &mut [T::Wide; K]) {
         let (from, to) = (self.from.get(), self.to.get());
         let (mut own, step) = (*states, if self.reverse { -1 } else { 1 });
         let mut p = self.place(at) as isize;
@@ -196,7 +199,7 @@ impl<T: Element, F: Fn(T::Wide, T::Wide) -> T::Wide + Copy + Send + Sync> Scan<T
                 // SAFETY: the caller's promise; an element is read before it may be written over.
                 unsafe {
                     *state = (self.with)(*state, from.offset(p).read().widen());
-                    if WRITE {
+                    if write {
                         to.offset(p).write(T::narrow(*state));
                     }
                 }

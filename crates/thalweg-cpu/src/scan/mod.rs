@@ -113,6 +113,8 @@ trait Element: Copy + Send + Sync {
     fn key(self) -> u64;
     /// Returns the element of a key; if several elements share the key, one of them.
     fn of_key(key: u64) -> Self;
+    /// Whether several elements may have the same key.
+    const HAS_EQUAL_KEYS: bool = false;
     /// Keys that several elements share (those of zeros and of NaN); zeros if there are none.
     const SHARED: [u64; 2] = [0; 2];
     /// Whether the element may differ from the element that its key maps back to: true for -0 and NaN.
@@ -150,6 +152,7 @@ macro_rules! float_elements {
                 let positive: $bits = (0 as $bits).wrapping_sub(key >> (<$bits>::BITS - 1));
                 <$t>::from_bits(key ^ (!positive | 1 << (<$bits>::BITS - 1)))
             }
+            const HAS_EQUAL_KEYS: bool = true;
             const SHARED: [u64; 2] = [1 << (<$bits>::BITS - 1), <$bits>::MAX as u64];
             #[inline(always)]
             fn is_noncanonical(self) -> bool {
@@ -306,10 +309,10 @@ unsafe fn floats<T: Element<Wide = f64>>(
     unsafe {
         match op {
             // -0 is the identity of a sum, so a sum that begins with -0 stays -0.
-            ScanOp::Sum => blocks(-0.0, <f64 as Combine>::sum, false, reverse, (from, out), rows, threads),
+            ScanOp::Sum => blocks::<_, _, false>(-0.0, <f64 as Combine>::sum, reverse, (from, out), rows, threads),
             ScanOp::Prod => running(Plain(1.0, <f64 as Combine>::prod), reverse, from, out, rows),
-            ScanOp::Max => blocks(least, <f64 as Combine>::max, true, reverse, (from, out), rows, threads),
-            ScanOp::Min => blocks(-least, <f64 as Combine>::min, true, reverse, (from, out), rows, threads),
+            ScanOp::Max => blocks::<_, _, true>(least, <f64 as Combine>::max, reverse, (from, out), rows, threads),
+            ScanOp::Min => blocks::<_, _, true>(-least, <f64 as Combine>::min, reverse, (from, out), rows, threads),
             ScanOp::LogSumExp => running(LogSumExp, reverse, from, out, rows),
             ScanOp::Sort | ScanOp::Argsort => sorted(op, reverse, from, to, rows, threads),
         }
@@ -325,11 +328,11 @@ unsafe fn ints<T: Int>(op: ScanOp, reverse: bool, from: *const T, to: *mut u8, r
     // SAFETY: the caller's promise.
     unsafe {
         match op {
-            ScanOp::Max => blocks(T::MIN, larger, true, reverse, lie, rows, threads),
-            ScanOp::Min => blocks(T::MAX, smaller, true, reverse, lie, rows, threads),
+            ScanOp::Max => blocks::<_, _, true>(T::MIN, larger, reverse, lie, rows, threads),
+            ScanOp::Min => blocks::<_, _, true>(T::MAX, smaller, reverse, lie, rows, threads),
             ScanOp::Sort | ScanOp::Argsort => sorted(op, reverse, from, to, rows, threads),
-            ScanOp::Sum => blocks(T::Unsigned::ZERO, T::Unsigned::plus, true, reverse, bits, rows, threads),
-            ScanOp::Prod => blocks(T::Unsigned::ONE, T::Unsigned::times, true, reverse, bits, rows, threads),
+            ScanOp::Sum => blocks::<_, _, true>(T::Unsigned::ZERO, T::Unsigned::plus, reverse, bits, rows, threads),
+            ScanOp::Prod => blocks::<_, _, true>(T::Unsigned::ONE, T::Unsigned::times, reverse, bits, rows, threads),
             ScanOp::LogSumExp => panic!("logcumsumexp takes floats"),
         }
     }

@@ -171,10 +171,10 @@ fn key_of<T: Element>(x: T, reverse: bool) -> u64 {
     if reverse { !x.key() & mask } else { x.key() }
 }
 
-/// Returns the digits (bytes) in which keys differ, given the bits that are set in some keys and in all keys. A radix
-/// sort needs no pass for other digits.
-fn digits<T>((some, all): (u64, u64)) -> Vec<u32> {
-    (0..size_of::<T>() as u32).filter(|d| (some ^ all) >> (8 * d) & 0xff != 0).collect()
+/// Returns the digits (bytes) in which keys of `size` bytes differ, given the bits that are set in some keys and in all
+/// keys. A radix sort needs no pass for other digits.
+fn digits(size: usize, (some, all): (u64, u64)) -> Vec<u32> {
+    (0..size as u32).filter(|d| (some ^ all) >> (8 * d) & 0xff != 0).collect()
 }
 
 /// Sorts items; `digits` are those in which their keys differ.
@@ -198,7 +198,7 @@ unsafe fn places<T: Element, I: Item>(reverse: bool, from: *const T, to: *mut i6
             bits = (bits.0 | key, bits.1 & key);
             items.push(I::new(key, i));
         }
-        sort(&mut items, &mut scratch, || digits::<T>(bits), all);
+        sort(&mut items, &mut scratch, || digits(size_of::<T>(), bits), all);
         for (i, item) in items.iter().enumerate() {
             // SAFETY: as above; the column was read before.
             unsafe { to.add(i * rows.width + j).write(item.place() as i64) };
@@ -268,11 +268,12 @@ unsafe fn by_keys<T: Element, K: Key>(reverse: bool, from: *const T, to: *mut T,
                 each.into_inner().unwrap_or_else(PoisonError::into_inner)
             }
         };
-        sort(&mut items, &mut scratch, || digits::<T>(seen.bits), all);
+        sort(&mut items, &mut scratch, || digits(size_of::<T>(), seen.bits), all);
         // Elements that share a key, in their original order, copied since the result may overwrite them.
-        let shared: Vec<(u64, Vec<T>)> = match seen.shared {
-            false => vec![],
-            true => T::SHARED.map(|k| (k, (0..n).map(element).filter(|x| x.key() == k).collect())).into(),
+        let shared: Vec<(u64, Vec<T>)> = if T::HAS_EQUAL_KEYS && seen.shared {
+            T::SHARED.map(|k| (k, (0..n).map(element).filter(|x| x.key() == k).collect())).into()
+        } else {
+            vec![]
         };
         let keys = &items[..];
         let write = |range: Range<usize>| {

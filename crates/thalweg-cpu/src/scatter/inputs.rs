@@ -208,7 +208,7 @@ fn rows_of_part(g: &ScatterGeometry, threads: &Threads) -> usize {
     let row = (all / outermost(g).max(1)).max(1);
     // Each part wakes the threads twice. Tables take so little time per value that this matters.
     let part = TUNABLES.scatter_part.size();
-    let part = if tables::pays::<u64>(g) { 4 * part } else { part };
+    let part = if tables::pays(g, size_of::<u64>()) { 4 * part } else { part };
     (part * threads.count() / row).max(1)
 }
 

@@ -136,8 +136,10 @@ fn copy(g: &ScatterGeometry, [from, to]: [Shared<u8>; 2], size: usize, threads: 
 
 /// Element type in which values are accumulated.
 trait Element: Copy + Send + Sync {
-    /// Identities of addition, multiplication, maximum and minimum, if these are exact in any order.
-    const NEUTRAL: Option<[Self; 4]>;
+    /// Whether combinations are exact in any order.
+    const EXACT: bool;
+    /// Identities of addition, multiplication, maximum and minimum, if these are exact.
+    const NEUTRAL: [Self; 4];
     /// Type whose sums and products have the same bits: for signed integers the unsigned one.
     type Wrapping: Element;
     fn add(self, other: Self) -> Self;
@@ -150,7 +152,8 @@ macro_rules! elements {
     (ints $($t:ty as $unsigned:ty),*) => {$(
         impl Element for $t {
             type Wrapping = $unsigned;
-            const NEUTRAL: Option<[$t; 4]> = Some([0, 1, <$t>::MIN, <$t>::MAX]);
+            const EXACT: bool = true;
+            const NEUTRAL: [$t; 4] = [0, 1, <$t>::MIN, <$t>::MAX];
             #[inline(always)]
             fn add(self, other: $t) -> $t { self.wrapping_add(other) }
             #[inline(always)]
@@ -163,7 +166,8 @@ macro_rules! elements {
     )*};
     (floats $($t:ty, $widen:expr, $narrow:expr, $nan:expr;)*) => {$(
         impl Element for $t {
-            const NEUTRAL: Option<[$t; 4]> = None;
+            const EXACT: bool = false;
+            const NEUTRAL: [$t; 4] = [$nan; 4];
             type Wrapping = $t;
             #[inline(always)]
             fn add(self, other: $t) -> $t { ($narrow)(($widen)(self) + ($widen)(other)) }
@@ -207,7 +211,8 @@ struct Truth(u8);
 
 impl Element for Truth {
     type Wrapping = Truth;
-    const NEUTRAL: Option<[Truth; 4]> = Some([Truth(0), Truth(1), Truth(0), Truth(1)]);
+    const EXACT: bool = true;
+    const NEUTRAL: [Truth; 4] = [Truth(0), Truth(1), Truth(0), Truth(1)];
     fn add(self, other: Truth) -> Truth {
         Truth(self.0 ^ other.0)
     }
@@ -232,10 +237,10 @@ fn accumulate<T: Element>(
     let all = (g, addresses, threads, outside);
     match op {
         ScatterOp::Set => unreachable!("values are stored by the size of an element"),
-        ScatterOp::Add => combine(all, T::Wrapping::NEUTRAL.map(|n| n[0]), T::Wrapping::add),
-        ScatterOp::Prod => combine(all, T::Wrapping::NEUTRAL.map(|n| n[1]), T::Wrapping::mul),
-        ScatterOp::Max => combine(all, T::NEUTRAL.map(|n| n[2]), T::max),
-        ScatterOp::Min => combine(all, T::NEUTRAL.map(|n| n[3]), T::min),
+        ScatterOp::Add => combine(all, T::Wrapping::NEUTRAL[0], T::Wrapping::add),
+        ScatterOp::Prod => combine(all, T::Wrapping::NEUTRAL[1], T::Wrapping::mul),
+        ScatterOp::Max => combine(all, T::NEUTRAL[2], T::max),
+        ScatterOp::Min => combine(all, T::NEUTRAL[3], T::min),
     }
 }
 
@@ -243,49 +248,120 @@ fn accumulate<T: Element>(
 /// tables are faster, else directly.
 fn combine<T: Element>(
     (g, addresses, threads, outside): (&ScatterGeometry, [Shared<u8>; 3], &Threads, &Outside),
-    neutral: Option<T>,
+    identity: T,
     with: impl Fn(T, T) -> T + Copy + Sync,
 ) {
-    let Some(identity) = neutral.filter(|_| tables::pays::<T>(g)) else {
-        return put(g, addresses, threads, outside, with);
-    };
-    let estimate = NS_PER_VALUE * g.n as f64;
-    let how = tables::Combination { identity, with };
-    // SAFETY: `apply` checked all positions, and that the result does not overlap index and values.
-    unsafe { tables::put(g, addresses, (threads, estimate), outside, how) }
+    // The constant first: tables are not compiled for floats.
+    if T::EXACT && tables::pays(g, size_of::<T>()) {
+        let estimate = NS_PER_VALUE * g.n as f64;
+        let how = tables::Combination { identity, with };
+        // SAFETY: `apply` checked all positions, and that the result does not overlap index and values.
+        return unsafe { tables::put(g, addresses, (threads, estimate), outside, how) };
+    }
+    put(g, addresses, threads, outside, with);
 }
 
-/// Scatters contiguous values by contiguous indices, those in the range `own` only.
-///
-/// # Safety
-/// Index and values are readable, the result is readable and writable at each index of its own range.
-#[inline(always)]
-unsafe fn line<T: Copy>(
-    [index, values, to]: [*mut u8; 3],
-    (n, own, ours): (usize, Range<u64>, impl Fn(i64) -> bool),
-    with: impl Fn(T, T) -> T,
-) {
-    let (index, values, to) = (index.cast::<i64>(), values.cast::<T>(), to.cast::<T>());
-    let len = own.end - own.start;
-    for k in 0..n {
+/// Part of a scatter that one thread runs: a chunk, and the range of the result along the axis whose indices it takes.
+struct ScatterPart<'a> {
+    /// Addresses of the chunk's first index, value, and element of the result.
+    index: *const i64,
+    values: *const u8,
+    to: *mut u8,
+    /// Number of indices along the axis, and of columns of the chunk.
+    n: usize,
+    width: usize,
+    /// Strides of index, values and result along the axis, in elements.
+    steps: [isize; 3],
+    /// Their strides between columns.
+    columns: [isize; 3],
+    /// Range of indices that this part takes.
+    own: Range<u64>,
+    /// Number of the result's elements along the axis.
+    size: u64,
+    chunk: usize,
+    outside: &'a Outside,
+}
+
+impl ScatterPart<'_> {
+    /// Whether an index is in this part's range; one that is out of bounds is recorded by the first chunk that sees it.
+    #[inline(always)]
+    fn takes(&self, i: i64) -> bool {
+        if i as u64 >= self.size {
+            self.outside.note(self.chunk, i);
+            return false;
+        }
+        (i as u64).wrapping_sub(self.own.start) < self.own.end - self.own.start
+    }
+
+    /// Scatters the part's values.
+    ///
+    /// # Safety
+    /// Index and values are readable, the result is readable and writable at each index of the part's range.
+    unsafe fn run<T: Copy>(&self, with: impl Fn(T, T) -> T) {
+        let (values, to) = (self.values.cast::<T>(), self.to.cast::<T>());
+        let ([index_step, value_step, step], [index_columns, value_columns, columns]) = (self.steps, self.columns);
         // SAFETY: the caller's promise.
+        let combine = |to: *mut T, value: *const T| unsafe { to.write(with(to.read(), value.read())) };
+        // SAFETY: as above.
         unsafe {
-            let i = index.add(k).read();
-            // An index outside the range may be out of bounds, which is noted.
-            if (i as u64).wrapping_sub(own.start) < len || ours(i) {
-                let to = to.add(i as usize);
-                to.write(with(to.read(), values.add(k).read()));
+            if [index_step, value_step, step, self.width as isize, index_columns] == [1, 1, 1, 1, 0] {
+                let len = self.own.end - self.own.start;
+                for k in 0..self.n {
+                    let i = self.index.add(k).read();
+                    // An index outside the range may be out of bounds, which is noted.
+                    if (i as u64).wrapping_sub(self.own.start) < len || self.takes(i) {
+                        combine(to.add(i as usize), values.add(k));
+                    }
+                }
+                return;
+            }
+            for k in 0..self.n as isize {
+                let (index, values) = (self.index.offset(k * index_step), values.offset(k * value_step));
+                if index_columns != 0 {
+                    for j in 0..self.width as isize {
+                        let i = index.offset(j * index_columns).read();
+                        if self.takes(i) {
+                            combine(to.offset(i as isize * step + j * columns), values.offset(j * value_columns));
+                        }
+                    }
+                    continue;
+                }
+                let i = index.read();
+                if !self.takes(i) {
+                    continue;
+                }
+                let to = to.offset(i as isize * step);
+                if value_columns == 1 && columns == 1 {
+                    (0..self.width).for_each(|j| combine(to.add(j), values.add(j)));
+                } else {
+                    (0..self.width as isize)
+                        .for_each(|j| combine(to.offset(j * columns), values.offset(j * value_columns)));
+                }
             }
         }
     }
 }
 
+/// Scatters values by a combination of an element of the result and a value.
 fn put<T: Copy>(
     g: &ScatterGeometry,
     addresses: [Shared<u8>; 3],
     threads: &Threads,
     outside: &Outside,
-    with: impl Fn(T, T) -> T + Sync,
+    with: impl Fn(T, T) -> T + Copy + Sync,
+) {
+    // SAFETY: all positions were checked, those of the result for every valid index; no two parts write the same element.
+    in_parts(g, size_of::<T>(), addresses, threads, outside, &|part| unsafe { part.run::<T>(with) });
+}
+
+/// Runs the parts of a scatter of elements of `size` bytes on several threads.
+fn in_parts(
+    g: &ScatterGeometry,
+    size: usize,
+    addresses: [Shared<u8>; 3],
+    threads: &Threads,
+    outside: &Outside,
+    run: &(dyn Fn(&ScatterPart<'_>) + Sync),
 ) {
     let chunks = Chunks::new(g.outer.iter().chain(&g.inner).copied().collect(), g.base, !g.inner.is_empty());
     let count = chunks.count();
@@ -297,67 +373,31 @@ fn put<T: Copy>(
     // one range per thread, no more.
     let index_row = if g.inner.is_empty() { 1 } else { chunks.width };
     let shared = || chunks.columns[1] == 0 && TUNABLES.min_shared_values.reached_by(index_row);
-    let far = !TUNABLES.max_cached_result.admits(g.size * index_row * size_of::<T>()) || shared();
+    let far = !TUNABLES.max_cached_result.admits(g.size * index_row * size) || shared();
     let ranges = if count == 0 || count >= wanted || !far { 1 } else { wanted.div_ceil(count).min(g.size.max(1)) };
     let length = g.size.div_ceil(ranges).max(1);
-    let [index, values, to] = addresses;
-    let [_, index_step, value_step, step] = g.steps;
-    let [_, index_columns, value_columns, columns] = chunks.columns;
+    let at = |address: Shared<u8>, place: isize, size: usize| address.get().wrapping_offset(place * size as isize);
     threads.run(count * ranges, 1, estimate, |range| {
         for n in range {
             let (chunk, part) = (n / ranges, n % ranges);
-            let (at, width) = chunks.get(chunk);
+            let (first, width) = chunks.get(chunk);
             // The last ranges may be empty, because of rounding up.
-            let [first, end] = [part, part + 1].map(|p| (p * length).min(g.size) as u64);
-            let own = first..end;
-            let index = index.get().cast::<i64>().wrapping_offset(at[1]);
-            let values = values.get().cast::<T>().wrapping_offset(at[2]);
-            let to = to.get().cast::<T>().wrapping_offset(at[3]);
-            // Whether an index is in this chunk's range; one that is out of bounds is recorded by the first chunk that
-            // sees it.
-            let ours = |i: i64| {
-                if i as u64 >= g.size as u64 {
-                    outside.note(chunk, i);
-                    return false;
-                }
-                own.contains(&(i as u64))
-            };
-            // SAFETY: all positions were checked, those of the result for every valid index; no two chunks write the
-            // same element.
-            unsafe {
-                if [index_step, value_step, step, width as isize, index_columns] == [1, 1, 1, 1, 0] {
-                    line([index.cast(), values.cast(), to.cast()], (g.n, own.clone(), &ours), &with);
-                    continue;
-                }
-                for k in 0..g.n as isize {
-                    let (index, values) = (index.offset(k * index_step), values.offset(k * value_step));
-                    if index_columns == 0 {
-                        let i = index.read();
-                        if !ours(i) {
-                            continue;
-                        }
-                        let to = to.offset(i as isize * step);
-                        if value_columns == 1 && columns == 1 {
-                            for j in 0..width {
-                                to.add(j).write(with(to.add(j).read(), values.add(j).read()));
-                            }
-                            continue;
-                        }
-                        for j in 0..width as isize {
-                            let to = to.offset(j * columns);
-                            to.write(with(to.read(), values.offset(j * value_columns).read()));
-                        }
-                        continue;
-                    }
-                    for j in 0..width as isize {
-                        let i = index.offset(j * index_columns).read();
-                        if ours(i) {
-                            let to = to.offset(i as isize * step + j * columns);
-                            to.write(with(to.read(), values.offset(j * value_columns).read()));
-                        }
-                    }
-                }
-            }
+            let [start, end] = [part, part + 1].map(|p| (p * length).min(g.size) as u64);
+            let [_, steps @ ..] = g.steps;
+            let [_, columns @ ..] = chunks.columns;
+            run(&ScatterPart {
+                index: at(addresses[0], first[1], size_of::<i64>()).cast(),
+                values: at(addresses[1], first[2], size),
+                to: at(addresses[2], first[3], size),
+                n: g.n,
+                width,
+                steps,
+                columns,
+                own: start..end,
+                size: g.size as u64,
+                chunk,
+                outside,
+            });
         }
     });
 }

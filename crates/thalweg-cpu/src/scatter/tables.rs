@@ -15,12 +15,12 @@ use thalweg_kernel::ScatterGeometry;
 /// Number of tables per thread, if tables are small.
 const TURNS: usize = 4;
 
-/// Whether a scatter of this element type, with an exact combination, uses tables.
-pub fn pays<T>(g: &ScatterGeometry) -> bool {
+/// Whether a scatter of elements of `size` bytes, with an exact combination, uses tables.
+pub fn pays(g: &ScatterGeometry, size: usize) -> bool {
     let vector = g.outer.iter().chain(&g.inner).all(|d| d.0 == 1);
     vector
         && g.size > 0
-        && TUNABLES.max_table_bytes.admits(g.size * size_of::<T>())
+        && TUNABLES.max_table_bytes.admits(g.size * size)
         && TUNABLES.min_table_values.reached_by(g.n / (TURNS * g.size))
 }
 
@@ -77,8 +77,12 @@ pub unsafe fn put<T: Copy + Send + Sync, F: Fn(T, T) -> T + Copy + Sync>(
     });
     let to = to.get().cast::<T>().wrapping_offset(g.base[3]);
     for i in 0..g.size {
-        let from = (0..parts).flat_map(|part| (0..turns).map(move |turn| part * pitch + turn * g.size + i));
-        let sum = from.map(|at| tables[at]).fold(identity, with);
+        let mut sum = identity;
+        for part in 0..parts {
+            for turn in 0..turns {
+                sum = with(sum, tables[part * pitch + turn * g.size + i]);
+            }
+        }
         // SAFETY: the caller checked the position; the threads have finished.
         unsafe {
             let to = to.offset(i as isize * step);

@@ -34,12 +34,18 @@ impl Build for Evaluate {
         let operand = args.last().map_or(DType::Bool, |e| of(e).1);
         let (row, dtype) = (op.row(), op.output(operand));
         let value = if operand.is_float() {
-            let x: Vec<f64> = args.iter().map(|e| of(e).0.to_f64()).collect();
-            let y = row.meaning.float.expect("defined on floats")(&x);
+            let mut x = [0.0; 3];
+            for (x, arg) in x.iter_mut().zip(args) {
+                *x = of(arg).0.to_f64();
+            }
+            let y = row.meaning.float.expect("defined on floats")(&x[..args.len()]);
             if dtype.is_float() { Scalar::Float(dtype.round(y)) } else { Scalar::Int(y as i64) }
         } else {
-            let x: Vec<i64> = args.iter().map(|e| of(e).0.to_i64()).collect();
-            Scalar::Int(dtype.wrap(row.meaning.int.expect("defined on integers")(&x, operand)))
+            let mut x = [0; 3];
+            for (x, arg) in x.iter_mut().zip(args) {
+                *x = of(arg).0.to_i64();
+            }
+            Scalar::Int(dtype.wrap(row.meaning.int.expect("defined on integers")(&x[..args.len()], operand)))
         };
         self.given(value, dtype)
     }

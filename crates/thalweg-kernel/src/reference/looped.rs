@@ -72,11 +72,17 @@ impl Iteration {
                     let operand = self.dtypes[args[n - 1] as usize];
                     let out = op.output(operand);
                     if operand.is_float() {
-                        let x = [0, 1, 2].map(|k| value(&args[k]).to_f64());
+                        let mut x = [0.0; 3];
+                        for (x, arg) in x.iter_mut().zip(&args[..n]) {
+                            *x = value(arg).to_f64();
+                        }
                         let y = row.meaning.float.expect("defined on floats")(&x[..n]);
                         held(Scalar::Float(out.round(y)), out)
                     } else {
-                        let x = [0, 1, 2].map(|k| value(&args[k]).to_i64());
+                        let mut x = [0; 3];
+                        for (x, arg) in x.iter_mut().zip(&args[..n]) {
+                            *x = value(arg).to_i64();
+                        }
                         let y = row.meaning.int.expect("defined on integers")(&x[..n], operand);
                         Scalar::integer(out.wrap(y), out)
                     }

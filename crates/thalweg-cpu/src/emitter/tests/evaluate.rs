@@ -212,11 +212,17 @@ impl Launch {
 
     /// Evaluates all nodes of a body at a point; `known` are the row's values so far.
     pub fn point(&self, body: &Body, row: usize, i: usize, known: &[Value]) -> Vec<Value> {
-        let mut out: Vec<Value> = Vec::new();
+        let mut out: Vec<Value> = Vec::with_capacity(body.nodes.len());
         let mut loops: Vec<(NodeId, Vec<Scalar>)> = Vec::new();
         for (k, node) in body.nodes.iter().enumerate() {
             let id = NodeId(k as u32);
-            let args: Vec<Value> = body.args(id).map(|a| out[a.index()]).collect();
+            // The operands of an element operation, and of all other nodes but loops, without allocating.
+            let (mut args, mut count) = ([Value::I(0); 3], 0);
+            for arg in body.args(id).take(3) {
+                args[count] = out[arg.index()];
+                count += 1;
+            }
+            let args = &args[..count];
             out.push(match *node {
                 // (Results computed from a fold that is not yet known are not used.)
                 Node::Value { slot, dtype } => {
@@ -255,17 +261,22 @@ impl Launch {
                 Node::Element { op, dtype, .. } => {
                     let o = body.operand_dtype(id);
                     if o.is_float() {
-                        let x: Vec<f64> =
-                            args.iter().map(|v| if let Value::I(b) = v { *b as f64 } else { v.f() }).collect();
-                        let mut y = (op.row().meaning.float.unwrap())(&x);
+                        let mut x = [0.0; 3];
+                        for (x, v) in x.iter_mut().zip(args) {
+                            *x = if let Value::I(b) = v { *b as f64 } else { v.f() };
+                        }
+                        let mut y = (op.row().meaning.float.unwrap())(&x[..count]);
                         // From 2²³ on, the f32 quotient counts as its floor: one rounding less than in the table.
                         if op == ElementOp::FloorDiv && o != DType::F64 && y.abs() >= 8_388_608.0 {
                             y = x[0] / x[1];
                         }
                         if dtype == DType::Bool { Value::I(y as i64) } else { Value::F(round(dtype, y)) }
                     } else {
-                        let x: Vec<i64> = args.iter().map(|v| v.i()).collect();
-                        Value::I(dtype.wrap((op.row().meaning.int.unwrap())(&x, o)))
+                        let mut x = [0; 3];
+                        for (x, v) in x.iter_mut().zip(args) {
+                            *x = v.i();
+                        }
+                        Value::I(dtype.wrap((op.row().meaning.int.unwrap())(&x[..count], o)))
                     }
                 }
                 Node::Bitcast { dtype, arg } => read(&bytes(args[0], body.dtype(arg)), dtype),
@@ -273,7 +284,7 @@ impl Launch {
                 // Narrow floats have been widened before.
                 Node::Round { .. } => args[0],
                 Node::Loop { of, .. } => {
-                    let args: Vec<Scalar> = args.into_iter().map(to_scalar).collect();
+                    let args: Vec<Scalar> = body.args(id).map(|arg| to_scalar(out[arg.index()])).collect();
                     loops.push((id, reference::looped(of, &args)));
                     Value::I(0)
                 }

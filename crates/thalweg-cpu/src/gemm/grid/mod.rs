@@ -15,7 +15,7 @@ mod terms;
 mod tests;
 
 use super::pack::{self, Cuts, Strided};
-use super::{padded, scratch};
+use super::scratch;
 use crate::number::{Number, Scheme};
 use crate::simd::Shared;
 use crate::tunable::TUNABLES;
@@ -119,7 +119,8 @@ impl<T: Copy> At<'_, T> {
 }
 
 impl<T: Number> At<'_, T> {
-    /// Packs a rectangle of lines × terms into panels of slots, with zeros up to whole groups and steps of terms.
+    /// Packs a rectangle of lines × terms into panels of slots, with zeros up to whole groups and steps of
+    /// `step` groups of terms.
     ///
     /// # Safety
     /// The rectangle is inside the factor, whose elements are readable; it begins at a whole group of terms; `to` has
@@ -129,13 +130,15 @@ impl<T: Number> At<'_, T> {
         lines: Range<usize>,
         terms: Range<usize>,
         cuts: Cuts,
+        step: usize,
         to: *mut S::Slot,
     ) {
         let groups = terms.len().div_ceil(S::GROUP);
+        let slots = groups.next_multiple_of(step) * cuts.most();
         let panels = (0..cuts.count()).map(|number| {
             let (start, width) = cuts.get(number);
             let start = lines.start + start;
-            (start..start + width, to.wrapping_add(number * cuts.most() * padded::<S>(groups)))
+            (start..start + width, to.wrapping_add(number * slots))
         });
         // SAFETY: the caller's promise, for each panel.
         unsafe {
@@ -144,7 +147,7 @@ impl<T: Number> At<'_, T> {
                 scratch::with(scratch::Use::Rows, rows.staging(cuts.most()) * size_of::<T>(), |staging| {
                     for (lines, to) in panels {
                         rows.fill::<S>(lines, cuts.most(), staging.cast(), to);
-                        pack::pad::<S>(groups, cuts.most(), to);
+                        pack::pad(groups, cuts.most(), step, to);
                     }
                 });
             } else {
@@ -152,7 +155,7 @@ impl<T: Number> At<'_, T> {
                 let mut panel = Panel::new::<S>(self, &terms, cuts.most());
                 for (lines, to) in panels {
                     panel.fill::<S>(lines, to);
-                    pack::pad::<S>(groups, cuts.most(), to);
+                    pack::pad(groups, cuts.most(), step, to);
                 }
             }
         }

@@ -71,7 +71,7 @@ impl<'a, T: Number> Panel<'a, T> {
             // SAFETY: the caller's promise.
             return unsafe { vectors.fill(first, terms, masked::bits(T::narrow(self.outside)), to.cast()) };
         }
-        if S::GROUP == 1 {
+        if !S::IN_GROUPS {
             // Slots of single terms are widened elements.
             return dispatch(Copy { panel: self, to: Shared(to.cast()) });
         }

@@ -5,6 +5,7 @@
 //! like those of a matrix in memory. Example: the gradient of a convolution's weights, whose lines are the elements of
 //! a window and whose terms are all windows: a run is a row of the image, shifted by the element's position.
 
+use super::masked::bits;
 use super::terms::{StridedRun, StridedRuns, inner, stepped, within};
 use super::{At, Grid, Limit};
 use crate::gemm::pack::{self, Strided};
@@ -133,6 +134,12 @@ struct Line<'a, T> {
 }
 
 impl<T: Number> Line<'_, T> {
+    /// Line of the same addresses, as elements of another type of the same size.
+    fn cast<U>(&self, outside: U) -> Line<'_, U> {
+        let Line { grid, first, at, chunk, step, .. } = *self;
+        Line { grid, first: first.cast(), at, chunk, step, outside }
+    }
+
     /// Calls `copy` for each run of terms, with the address of its first term, its place, the number of terms, and the
     /// range of these inside the limits.
     #[inline(always)]
@@ -159,11 +166,12 @@ impl<T: Number> Line<'_, T> {
         if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw") {
             // SAFETY: the caller's promise; the machine has the instructions.
             unsafe {
+                let bits = bits(self.outside);
                 match (size_of::<T>(), self.step) {
-                    (2, 1) => return x86::halves::<T, 1>(self, row),
-                    (2, 2) => return x86::halves::<T, 2>(self, row),
-                    (4, 1) => return x86::words::<T, 1>(self, row),
-                    (4, 2) => return x86::words::<T, 2>(self, row),
+                    (2, 1) => return x86::halves::<1>(&self.cast(bits as i16), row.cast()),
+                    (2, 2) => return x86::halves::<2>(&self.cast(bits as i16), row.cast()),
+                    (4, 1) => return x86::words::<1>(&self.cast(bits as i32), row.cast()),
+                    (4, 2) => return x86::words::<2>(&self.cast(bits as i32), row.cast()),
                     _ => {}
                 }
             }
@@ -189,9 +197,7 @@ impl<T: Number> Line<'_, T> {
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::Line;
-    use crate::gemm::grid::masked::bits;
     use crate::gemm::grid::masked::x86::even_halves;
-    use crate::number::Number;
     use std::arch::x86_64::*;
 
     /// Mask of the elements `start..end` that are in `lanes` lanes from element `at` on.
@@ -211,11 +217,11 @@ mod x86 {
             /// # Safety
             /// As for [`Line::gather`]; elements have the width of the lanes, and the machine has AVX-512 F and BW.
             #[target_feature(enable = "avx512f,avx512bw")]
-            pub(super) unsafe fn $name<T: Number, const STEP: usize>(line: &Line<'_, T>, row: *mut T) {
-                let outside = $set1(bits(line.outside) as $t);
+            pub(super) unsafe fn $name<const STEP: usize>(line: &Line<'_, $t>, row: *mut $t) {
+                let outside = $set1(line.outside);
                 let even = $even;
                 line.runs(|from, place, count, inside| {
-                    let (from, to) = (from.cast::<$t>(), row.wrapping_add(place).cast::<$t>());
+                    let to = row.wrapping_add(place);
                     let mut at = 0;
                     while at < count {
                         let own = mask(inside.start, inside.end, at, $lanes) as $mask;

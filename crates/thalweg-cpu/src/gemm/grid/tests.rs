@@ -62,12 +62,12 @@ fn check<S: Scheme>(
 {
     let (cuts, zero) = (Cuts::whole(lines.len(), panel), S::Element::narrow(Wide::ZERO));
     let groups = terms.len().div_ceil(S::GROUP);
-    let space = padded::<S>(groups);
+    let space = groups.next_multiple_of(S::STEP);
     // Something else than zeros, behind the panels too.
     let other = S::slot(|_| S::Element::narrow(S::Element::widen(of(lines.start, terms.start)).plus(Wide::of_bits(1))));
     let mut to = vec![other; cuts.count() * panel * space + 1];
     // SAFETY: the memory has all windows, and there is space for the panels.
-    unsafe { grid.of_product::<S::Element>(1).pack::<S>(lines.clone(), terms.clone(), cuts, to.as_mut_ptr()) };
+    unsafe { grid.of_product::<S::Element>(1).pack::<S>(lines.clone(), terms.clone(), cuts, S::STEP, to.as_mut_ptr()) };
     assert_eq!(to.pop(), Some(other), "what is behind the panels stays");
     for (n, got) in to.iter().enumerate() {
         let (number, group, line) = (n / (panel * space), n / panel % space, n % panel);

@@ -147,15 +147,20 @@ impl Point<'_> {
             Node::Cast { dtype, arg } => reference::cast(self.value(arg), dtype),
             Node::Round { arg } => reference::cast(self.value(arg), body.dtype(arg)),
             Node::Element { op, dtype, .. } => {
-                let args: Vec<Scalar> = body.args(id).map(|a| self.value(a)).collect();
+                // Without allocating: an operation has at most three operands.
+                let (mut args, mut count) = ([Scalar::Int(0); 3], 0);
+                for arg in body.args(id) {
+                    args[count] = self.value(arg);
+                    count += 1;
+                }
                 let operand = body.operand_dtype(id);
                 if operand.is_float() {
-                    let x: Vec<f64> = args.iter().map(|a| a.to_f64()).collect();
-                    let v = op.row().meaning.float.unwrap()(&x);
+                    let x = args.map(|a| a.to_f64());
+                    let v = op.row().meaning.float.unwrap()(&x[..count]);
                     if dtype == DType::Bool { Scalar::Int(v as i64) } else { Scalar::Float(dtype.round(v)) }
                 } else {
-                    let x: Vec<i64> = args.iter().map(|a| a.to_i64()).collect();
-                    Scalar::integer(dtype.wrap(op.row().meaning.int.unwrap()(&x, operand)), dtype)
+                    let x = args.map(|a| a.to_i64());
+                    Scalar::integer(dtype.wrap(op.row().meaning.int.unwrap()(&x[..count], operand)), dtype)
                 }
             }
             Node::Bitcast { .. } | Node::Combined { .. } | Node::Loop { .. } | Node::Looped { .. } => {
