@@ -9,7 +9,7 @@ use crate::render::CudaPrinter;
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
-use thalweg_gpu::kernels::share_sources;
+use thalweg_gpu::kernels::merge_sources;
 use thalweg_gpu::runtime::{Bound, Compiler, DeviceMemory, MEMORY, Queues, TO_DEVICE, Written};
 use thalweg_gpu::{Plan, Skeleton, Target, plan};
 use thalweg_ir::{Convolution, View};
@@ -179,8 +179,8 @@ impl CudaDevice {
     }
 
     /// Prints the new sources of the kernels of a segment, whose groups share some.
-    fn written_together(&self, mut plans: Vec<Plan>) -> Vec<Written> {
-        share_sources(&mut plans);
+    fn written_plans(&self, mut plans: Vec<Plan>) -> Vec<Written> {
+        merge_sources(&mut plans);
         plans.into_iter().map(|plan| self.written(plan)).collect()
     }
 
@@ -333,7 +333,7 @@ impl Device for CudaDevice {
     fn prepare(&self, launches: &[(&Kernel, &Geometry)]) -> Result<Vec<Arc<dyn Program>>, Error> {
         let compiler = &self.0.compiler;
         let plans: Result<Vec<Plan>, Error> = launches.iter().map(|(k, g)| plan(k, g, compiler)).collect();
-        let plans = self.written_together(plans?);
+        let plans = self.written_plans(plans?);
         compiler.compile(plans.iter().flat_map(|p| &p.units));
         plans.into_iter().map(|p| -> Result<Arc<dyn Program>, Error> { Ok(Arc::new(self.bind(p)?)) }).collect()
     }
@@ -363,7 +363,7 @@ impl Device for CudaDevice {
         let compiler = &self.0.compiler;
         // A kernel that cannot be planned fails when it is prepared.
         let plans = launches.iter().filter_map(|(k, g)| plan(k, g, compiler).ok());
-        let written = self.written_together(plans.collect());
+        let written = self.written_plans(plans.collect());
         compiler.missing(written.iter().flat_map(|w| &w.units))
     }
 

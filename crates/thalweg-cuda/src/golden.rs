@@ -21,7 +21,7 @@ use crate::render::{BY_BLOCKS, EXCHANGE, ONLINE, SCANNED, program};
 use crate::render::{CONTRACTIONS, TMA_CONTRACTIONS};
 use std::path::PathBuf;
 use std::sync::Arc;
-use thalweg_gpu::kernels::share_sources;
+use thalweg_gpu::kernels::merge_sources;
 use thalweg_gpu::runtime::Compiler;
 use thalweg_gpu::{Plan, Skeleton, plan};
 use thalweg_ir::{DType, ElementOp, MAX_RANK, Monoid, RandomKind, Scalar, ScanOp, ScatterOp, Shape, View};
@@ -557,7 +557,7 @@ fn components(plan: &Plan) -> Vec<(u64, Arc<Skeleton>)> {
 }
 
 #[test]
-fn groups_with_classes_in_common_share_a_source() {
+fn groups_with_classes_in_common_have_one_source() {
     let compiler = Compiler::new(Arc::new(Absent::new()), Box::new(CudaPrinter), "cuda:0".into());
     let [a, b, c] = [(gelu(DType::F32, 1000), 1), (gelu(DType::BF16, 1000), 1), (gelu(DType::F16, 1000), 1)];
     let rows = (sum(false, [64, 300], false), 1);
@@ -574,15 +574,15 @@ fn groups_with_classes_in_common_share_a_source() {
             of(&[a.clone(), rows.clone()]),
         ]
     };
-    let (apart, mut shared) = (all(), all());
-    share_sources(&mut shared);
+    let (apart, mut merged) = (all(), all());
+    merge_sources(&mut merged);
     let source = |plan: &Plan| plan.stages[0].kernel.clone();
-    assert_eq!([1, 2].map(|i| source(&shared[i]) == source(&shared[0])), [true; 2]);
-    assert_ne!(source(&shared[3]), source(&shared[0]), "its row kernel has shared memory");
-    let Skeleton::Group(class) = &*source(&shared[0]) else { panic!("no group") };
+    assert_eq!([1, 2].map(|i| source(&merged[i]) == source(&merged[0])), [true; 2]);
+    assert_ne!(source(&merged[3]), source(&merged[0]), "its row kernel has shared memory");
+    let Skeleton::Group(class) = &*source(&merged[0]) else { panic!("no group") };
     assert_eq!(class.parts.len(), 3);
-    for (apart, shared) in apart.iter().zip(&shared) {
-        assert_eq!(components(apart), components(shared), "a component has another class");
+    for (apart, merged) in apart.iter().zip(&merged) {
+        assert_eq!(components(apart), components(merged), "a component has another class");
     }
 }
 

@@ -19,7 +19,8 @@ thalweg_ir::tunables! {
         max_accesses: 128, in 16..=64,
         /// Maximum number of nodes of the bodies of all boxes of a domain, where the compiler is slow. NVRTC takes 0.1 ms
         /// a node on one processor, and some 10 s for the 10,000 nodes of a recurrence's steps in 15 boxes.
-        max_compiled_nodes: 4096, in 64..=512,
+        /// A single operation has fewer than a thousand.
+        max_compiled_nodes: 4096, in 1024..=2048,
         /// Maximum number of boxes that a domain is cut into. Beyond, masked accesses go through tables of positions.
         max_boxes: 64, in 1..=8,
         /// Minimum number of points of the longest run of boxes at which boxes are always kept. With shorter runs a

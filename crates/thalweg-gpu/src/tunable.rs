@@ -146,9 +146,9 @@ thalweg_ir::tunables! {
         /// Maximum number of class keys of a grouped launch. With more, its source takes long to compile, and other
         /// work waits meanwhile.
         max_joined_classes: 16, in 1..=4,
-        /// Maximum number of operations of a source that several grouped launches share, unrolled. Compiling takes
+        /// Maximum number of operations of a source for several grouped launches, unrolled. Compiling takes
         /// longer than in proportion beyond, and fewer processors take part.
-        max_shared_operations: 2048, in 1..=256,
+        max_merged_operations: 2048, in 1..=256,
         /// Maximum number of blocks per multiprocessor at which kernels of different families are grouped into one
         /// launch. With more blocks, only kernels of one family are grouped: the launch gets no more registers than the
         /// family needs.

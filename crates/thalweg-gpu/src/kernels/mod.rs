@@ -27,7 +27,7 @@ pub mod scan;
 pub mod scatter;
 pub mod sort;
 
-pub use group::share_sources;
+pub use group::merge_sources;
 
 use crate::emit::loops::Native;
 use crate::ir;

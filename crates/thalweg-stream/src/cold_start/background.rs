@@ -60,7 +60,7 @@ pub(crate) fn search(job: Job) -> bool {
 }
 
 /// Queues work of a competition. Returns whether there was space for it.
-pub(super) fn compete(work: CompetitionWork) -> bool {
+pub(crate) fn compete(work: CompetitionWork) -> bool {
     let mut queue = queue();
     let accepted = queue.competitions.len() < MAX_WAITING_JOBS && queue.begins(1);
     if accepted {

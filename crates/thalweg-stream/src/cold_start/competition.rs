@@ -1,7 +1,6 @@
 //! Work at the begin and the end of a competition of plans: searches, and predictions of each launch. They take
 //! milliseconds to seconds, and no run waits for them.
 
-use super::background;
 use crate::DeviceRef;
 use crate::mode::{Mode, effort, set_effort, set_mode};
 use crate::ready::Ready;
@@ -16,11 +15,11 @@ pub(crate) struct CompetitionWork {
     mode: Mode,
     effort: Effort,
     segment: OwnedSegment,
-    part: Part,
+    stage: CompetitionStage,
 }
 
 /// Begin or end of the competition.
-enum Part {
+enum CompetitionStage {
     /// Other plans are named. `launches` are the nanoseconds of each launch of the plan, if they were timed.
     Begin { launches: Vec<u64> },
     /// The model learns from the launches, and the winner is saved. `own` is the segment's plan before any competition.
@@ -28,8 +27,34 @@ enum Part {
 }
 
 impl CompetitionWork {
-    fn new(ready: &Arc<Ready>, device: DeviceRef, (mode, segment): (Mode, Segment<'_>), part: Part) -> CompetitionWork {
-        CompetitionWork { ready: ready.clone(), device, mode, effort: effort(), segment: segment.to_owned(), part }
+    /// Naming of plans that compete with `ready`, whose launches took `launches` nanoseconds, if they were timed.
+    pub fn begin(
+        ready: &Arc<Ready>,
+        device: DeviceRef,
+        segment: (Mode, Segment<'_>),
+        launches: Vec<u64>,
+    ) -> CompetitionWork {
+        CompetitionWork::new(ready, device, segment, CompetitionStage::Begin { launches })
+    }
+
+    /// Evaluation of the competition of `ready`; `own` is the plan of the segment before any.
+    pub fn end(
+        ready: &Arc<Ready>,
+        device: DeviceRef,
+        segment: (Mode, Segment<'_>),
+        own: &Arc<Ready>,
+    ) -> CompetitionWork {
+        CompetitionWork::new(ready, device, segment, CompetitionStage::End { own: own.clone() })
+    }
+
+    fn new(
+        ready: &Arc<Ready>,
+        device: DeviceRef,
+        (mode, segment): (Mode, Segment<'_>),
+        stage: CompetitionStage,
+    ) -> CompetitionWork {
+        let (ready, segment) = (ready.clone(), segment.to_owned());
+        CompetitionWork { ready, device, mode, effort: effort(), segment, stage }
     }
 
     /// Does the work.
@@ -37,31 +62,14 @@ impl CompetitionWork {
         set_mode(self.mode);
         set_effort(self.effort);
         let segment = self.segment.as_segment();
-        match self.part {
+        match self.stage {
             // This holds one reference itself; the plan store and recognizers hold the others.
-            Part::Begin { .. } if Arc::strong_count(&self.ready) == 1 => {}
-            Part::Begin { launches } => {
+            CompetitionStage::Begin { .. } if Arc::strong_count(&self.ready) == 1 => {}
+            CompetitionStage::Begin { launches } => {
                 let named = self.ready.others(self.device, segment, &launches);
                 self.ready.autotuning.named(named);
             }
-            Part::End { own } => self.ready.keep_best(self.device, segment, &own),
+            CompetitionStage::End { own } => self.ready.keep_best(self.device, segment, &own),
         }
     }
-}
-
-/// Queues the naming of plans that compete with `ready`, whose launches took `ns` nanoseconds, if they were timed.
-/// Returns whether there was space for it.
-pub(crate) fn name_others(
-    ready: &Arc<Ready>,
-    device: DeviceRef,
-    segment: (Mode, Segment<'_>),
-    launches: Vec<u64>,
-) -> bool {
-    background::compete(CompetitionWork::new(ready, device, segment, Part::Begin { launches }))
-}
-
-/// Queues what follows the competition of `ready`; `own` is the segment's plan before any. Returns whether there was
-/// space for it.
-pub(crate) fn keep_best(ready: &Arc<Ready>, device: DeviceRef, segment: (Mode, Segment<'_>), own: &Arc<Ready>) -> bool {
-    background::compete(CompetitionWork::new(ready, device, segment, Part::End { own: own.clone() }))
 }

@@ -33,8 +33,8 @@ use thalweg_fusion::{
 use thalweg_runtime::{Error, Program, environment};
 
 pub use background::finish_searches;
-pub(crate) use background::search;
-pub(crate) use competition::{keep_best, name_others};
+pub(crate) use background::{compete, search};
+pub(crate) use competition::CompetitionWork;
 pub use further::finish_further_searches;
 pub(crate) use further::search_on;
 pub(crate) use job::{Asks, Job, SearchedPlan};

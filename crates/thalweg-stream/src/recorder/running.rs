@@ -3,7 +3,7 @@
 use super::{Laid, Recorder, Wanted, view_of};
 use crate::autotune::RunChoice;
 use crate::calibration::watch;
-use crate::cold_start::{keep_best, name_others};
+use crate::cold_start::{CompetitionWork, compete};
 use crate::defect;
 use crate::deferred::deferring;
 use crate::history::History;
@@ -50,7 +50,8 @@ impl Recorder {
         let turn = ready.autotuning.turn(self.ops.len(), on_its_own, faster, |ns, waits| {
             let laid = self.laid_out();
             let segment = self.segment(&laid);
-            let queued = !waits && name_others(&ready, self.device, (self.mode, segment), ns.to_vec());
+            let work = || CompetitionWork::begin(&ready, self.device, (self.mode, segment), ns.to_vec());
+            let queued = !waits && compete(work());
             (!queued).then(|| ready.others(self.device, segment, ns))
         });
         let instead = match &turn {
@@ -212,7 +213,8 @@ impl Recorder {
     fn keep_best(&self, own: &Arc<Ready>, ready: &Arc<Ready>, laid: &Laid) {
         let segment = self.segment(laid);
         let at_once = measuring().is_some_and(f64::is_infinite);
-        if at_once || !keep_best(ready, self.device, (self.mode, segment), own) {
+        let work = || CompetitionWork::end(ready, self.device, (self.mode, segment), own);
+        if at_once || !compete(work()) {
             ready.keep_best(self.device, segment, own);
         }
     }

@@ -11,7 +11,7 @@
 
 mod sources;
 
-pub use sources::share_sources;
+pub use sources::merge_sources;
 
 use crate::ir::Layout;
 use crate::kernels::plan::{Draft, Plan};

@@ -1,4 +1,4 @@
-//! Sources that grouped launches share: the groups of a program's recurrence combine the same few classes in hundreds of
+//! Sources of several grouped launches: the groups of a program's recurrence combine the same few classes in hundreds of
 //! ways, and each source takes a compiler a tenth of a second and more.
 //!
 //! In: the plans of the kernels of a segment. Out: the same launches, where groups with classes in common have one
@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// Maximum number of classes of a source. A component's class has 12 bits of a word.
 const MAX_CLASSES: usize = 1024;
 
-/// What groups have in common that may have a source together.
+/// Properties in which groups agree that have a source together.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Kind {
     /// Threads per block.
@@ -34,18 +34,18 @@ struct Kind {
 }
 
 /// Source of several groups.
-struct Shared {
+struct MergedSource {
     parts: Vec<Arc<Skeleton>>,
     operations: usize,
 }
 
-impl Shared {
+impl MergedSource {
     fn operations_in_common(&self, parts: &[Arc<Skeleton>]) -> usize {
         parts.iter().filter(|part| self.parts.contains(part)).map(|part| operations(part)).sum()
     }
 
     fn has_space_for(&self, operations: usize, classes: usize) -> bool {
-        TUNABLES.max_shared_operations.admits(self.operations + operations) && self.parts.len() + classes <= MAX_CLASSES
+        TUNABLES.max_merged_operations.admits(self.operations + operations) && self.parts.len() + classes <= MAX_CLASSES
     }
 
     fn add(&mut self, parts: &[Arc<Skeleton>]) {
@@ -80,8 +80,8 @@ fn kind(group: &GroupClass) -> Kind {
     }
 }
 
-/// Gives groups of these plans that have classes in common one source.
-pub fn share_sources(plans: &mut [Plan]) {
+/// Replaces the sources of groups that have classes in common by one, in these plans.
+pub fn merge_sources(plans: &mut [Plan]) {
     let mut groups: Vec<Arc<Skeleton>> = vec![];
     for draft in plans.iter().flat_map(|plan| &plan.stages) {
         if matches!(&*draft.kernel, Skeleton::Group(_)) && !groups.contains(&draft.kernel) {
@@ -95,7 +95,7 @@ pub fn share_sources(plans: &mut [Plan]) {
     groups.sort_by_cached_key(|kernel| {
         Reverse(class_of(kernel).parts.iter().map(|part| operations(part)).sum::<usize>())
     });
-    let mut sources: FxHashMap<Kind, Vec<Shared>> = FxHashMap::default();
+    let mut sources: FxHashMap<Kind, Vec<MergedSource>> = FxHashMap::default();
     let mut chosen: FxHashMap<Arc<Skeleton>, (Kind, usize)> = FxHashMap::default();
     for kernel in groups {
         let (parts, kind) = (&class_of(&kernel).parts, kind(class_of(&kernel)));
@@ -107,19 +107,19 @@ pub fn share_sources(plans: &mut [Plan]) {
         };
         let best = (0..of_kind.len()).filter(fits).max_by_key(|&at| of_kind[at].operations_in_common(parts));
         let at = best.unwrap_or_else(|| {
-            of_kind.push(Shared { parts: vec![], operations: 0 });
+            of_kind.push(MergedSource { parts: vec![], operations: 0 });
             of_kind.len() - 1
         });
         of_kind[at].add(parts);
         chosen.insert(kernel, (kind, at));
     }
-    let class = |kind: &Kind, shared: Shared| {
-        let mut parts = shared.parts;
+    let class = |kind: &Kind, merged: MergedSource| {
+        let mut parts = merged.parts;
         parts.sort_by_cached_key(|part| part.rank());
         Arc::new(Skeleton::Group(GroupClass { parts, block: kind.block, words: kind.words }))
     };
-    let of_kind = |(kind, all): (Kind, Vec<Shared>)| {
-        let all = all.into_iter().map(|shared| class(&kind, shared)).collect();
+    let of_kind = |(kind, all): (Kind, Vec<MergedSource>)| {
+        let all = all.into_iter().map(|merged| class(&kind, merged)).collect();
         (kind, all)
     };
     let sources: FxHashMap<Kind, Vec<Arc<Skeleton>>> = sources.into_iter().map(of_kind).collect();
