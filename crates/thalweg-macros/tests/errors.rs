@@ -1,7 +1,7 @@
 //! Invalid input of the macros is one error, at its token.
 //!
 //! Each case `NAME.rs` is compiled by rustc with the macros that cargo has just built, and fails with the messages in
-//! `NAME.stderr`. `THALWEG_OVERWRITE=1` writes these files. (Not by `trybuild`, which builds syn again in a target
+//! `NAME.stderr`. `BLESS=1` writes these files. (Not by `trybuild`, which builds syn again in a target
 //! directory of its own: 27 s.)
 
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ fn errors_of_macros() {
     assert!(cases.len() >= 15, "only {} cases", cases.len());
     for case in cases {
         let (got, expected) = (compile(&case, &macros), case.with_extension("stderr"));
-        if env::var_os("THALWEG_OVERWRITE").is_some() {
+        if env::var_os("BLESS").is_some() {
             fs::write(&expected, &got).expect("the messages are written");
         }
         let wanted = fs::read_to_string(&expected).unwrap_or_default();
