@@ -16,9 +16,11 @@ const SIDES: [&str; 2] = ["within", "beyond"];
 
 /// Sides of thresholds that programs cannot take: whether on a CPU (else on an emulated GPU), threshold, index of the
 /// side, reason.
-const EXEMPT: [(bool, &str, usize, &str); 23] = [
+const EXEMPT: [(bool, &str, usize, &str); 25] = [
     (true, "thalweg-fusion.max_accesses", 0, "asked where arguments are bounded: on GPUs"),
     (true, "thalweg-fusion.max_accesses", 1, "asked where arguments are bounded: on GPUs"),
+    (true, "thalweg-fusion.max_compiled_nodes", 0, "asked where kernels compile long: on GPUs"),
+    (true, "thalweg-fusion.max_compiled_nodes", 1, "asked where kernels compile long: on GPUs"),
     (true, "thalweg-fusion.max_fold_stores", 0, "asked where kernels compile long: on GPUs"),
     (true, "thalweg-fusion.max_fold_stores", 1, "asked where kernels compile long: on GPUs"),
     (true, "thalweg-fusion.max_siblings", 0, "GPUs group products; a CPU has no launches to save"),
