@@ -140,7 +140,7 @@ impl DataParallel {
         op: ReduceOp,
         prepare: impl Fn(Tensor, Tensor) -> Tensor,
     ) {
-        let mut parameters = Unique::of(model, |kind, tensor| kind == Kind::Parameter && tensor.is_tracked()).all;
+        let mut parameters = Unique::trained(model).all;
         // A backward pass computes the gradients of the last layers first.
         parameters.reverse();
         let own = parameters.iter().map(|parameter| {
@@ -163,6 +163,11 @@ pub(crate) struct Unique {
 }
 
 impl Unique {
+    /// The parameters that are trained.
+    pub fn trained(model: &dyn Module) -> Unique {
+        Unique::of(model, |kind, tensor| kind == Kind::Parameter && tensor.is_tracked())
+    }
+
     /// The tensors that `takes` returns true for.
     pub fn of(model: &dyn Module, takes: impl Fn(Kind, &Tensor) -> bool) -> Unique {
         let mut found = Unique { all: vec![], positions: HashMap::new() };

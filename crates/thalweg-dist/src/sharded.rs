@@ -4,8 +4,8 @@ use crate::World;
 use crate::buckets::{self, BucketCollective};
 use crate::data_parallel::Unique;
 use thalweg::{Error, Gradients, Tensor, with_strict};
+use thalweg_nn::Module;
 use thalweg_nn::optim::Optimizer;
-use thalweg_nn::{Kind, Module};
 
 /// Bytes of a bucket of parameters.
 const BUCKET_BYTES: usize = 25 << 20;
@@ -61,7 +61,7 @@ impl<O: Optimizer> ShardedOptimizer<O> {
     /// The failure of the world.
     #[track_caller]
     pub fn step(&mut self, model: &mut dyn Module, gradients: &Gradients) -> Result<(), Error> {
-        let parameters = trained(model);
+        let parameters = Unique::trained(model);
         let owners = owners(&parameters.all, self.world.size());
         let mut own = gradients.clone();
         for (parameter, &owner) in parameters.all.iter().zip(&owners) {
@@ -71,7 +71,7 @@ impl<O: Optimizer> ShardedOptimizer<O> {
         }
         with_strict(true, || self.optimizer.step(model, &own));
         // In the order of the model, as before the step.
-        let parameters = trained(model);
+        let parameters = Unique::trained(model);
         let mut values: Vec<Tensor> = parameters.all.iter().map(Tensor::detach).collect();
         for root in 0..self.world.size() {
             let belongs = |at: &usize| owners[*at] == root;
@@ -85,10 +85,6 @@ impl<O: Optimizer> ShardedOptimizer<O> {
         parameters.replace(model, &values);
         self.world.flush()
     }
-}
-
-fn trained(model: &dyn Module) -> Unique {
-    Unique::of(model, |kind, tensor| kind == Kind::Parameter && tensor.is_tracked())
 }
 
 /// Rank that each parameter belongs to: in order, the one with the fewest elements so far.

@@ -8,22 +8,6 @@ use proptest::test_runner::TestCaseError;
 use thalweg::{DType, Tensor, bf16, f16};
 use thalweg_dist::{ReduceOp, World};
 
-const DTYPES: [DType; 13] = [
-    DType::F32,
-    DType::F64,
-    DType::BF16,
-    DType::F16,
-    DType::I8,
-    DType::I16,
-    DType::I32,
-    DType::I64,
-    DType::U8,
-    DType::U16,
-    DType::U32,
-    DType::U64,
-    DType::Bool,
-];
-
 fn takes(op: ReduceOp, dtype: DType) -> bool {
     match op {
         ReduceOp::Mean => dtype.is_float(),
@@ -48,10 +32,10 @@ struct Case {
 
 fn case() -> impl Strategy<Value = Case> {
     let dims = proptest::collection::vec(0usize..4, 1..4);
-    (1usize..6, 0..DTYPES.len(), dims, 0usize..4, 0usize..3, 0usize..3, any::<u64>()).prop_map(
+    (1usize..6, 0..DType::ALL.len(), dims, 0usize..4, 0usize..3, 0usize..3, any::<u64>()).prop_map(
         |(size, dtype, dims, layout, axis, concat, seed)| {
             let (axis, concat) = (axis % dims.len(), concat % dims.len());
-            Case { size, dtype: DTYPES[dtype], dims, layout, axis, concat, seed }
+            Case { size, dtype: DType::ALL[dtype], dims, layout, axis, concat, seed }
         },
     )
 }
@@ -154,7 +138,7 @@ proptest! {
 
 #[test]
 fn every_dtype_goes_through_every_collective() {
-    for (seed, dtype) in DTYPES.into_iter().enumerate() {
+    for (seed, dtype) in DType::ALL.into_iter().enumerate() {
         let case = Case { size: 3, dtype, dims: vec![2, 3], layout: seed % 4, axis: 1, concat: 0, seed: seed as u64 };
         ENGINES.into_iter().for_each(|engine| check(engine, &case).unwrap());
     }
