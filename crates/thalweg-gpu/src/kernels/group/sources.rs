@@ -101,11 +101,12 @@ pub fn merge_sources(plans: &mut [Plan]) {
         let (parts, kind) = (&class_of(&kernel).parts, kind(class_of(&kernel)));
         let of_kind = sources.entry(kind.clone()).or_default();
         let all: usize = parts.iter().map(|part| operations(part)).sum();
-        let fits = |&at: &usize| {
+        let fit = |at: usize| {
             let common = of_kind[at].operations_in_common(parts);
-            common > 0 && of_kind[at].has_space_for(all - common, parts.len())
+            let fits = common > 0 && of_kind[at].has_space_for(all - common, parts.len());
+            fits.then_some((common, at))
         };
-        let best = (0..of_kind.len()).filter(fits).max_by_key(|&at| of_kind[at].operations_in_common(parts));
+        let best = (0..of_kind.len()).filter_map(fit).max().map(|(_, at)| at);
         let at = best.unwrap_or_else(|| {
             of_kind.push(MergedSource { parts: vec![], operations: 0 });
             of_kind.len() - 1
