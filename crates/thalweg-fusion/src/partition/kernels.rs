@@ -27,6 +27,10 @@ use thalweg_kernel::Geometry;
 pub(crate) struct Kernel {
     /// Operations that the kernel stores, ascending.
     pub stores: Vec<usize>,
+    /// First of the stores in the canonical order, which identifies the kernel.
+    pub name: usize,
+    /// Rank of `name` in the canonical order, which orders kernels.
+    pub rank: usize,
     /// Kernel plan, and the stored operations that the kernel loads.
     pub candidate: Candidate,
     /// Predicted picoseconds; 0 without fusion.
@@ -36,13 +40,6 @@ pub(crate) struct Kernel {
     /// Recomputed operations, each with its total number of points. They are computed for more points than they have
     /// elements, or under several maps.
     pub again: Vec<(usize, u64)>,
-}
-
-impl Kernel {
-    /// First of the kernel's stores in the canonical order, which identifies the kernel.
-    pub fn name(&self, facts: &Facts<'_>) -> usize {
-        *self.stores.iter().min_by_key(|&&s| facts.rank[s]).expect("a kernel stores something")
-    }
 }
 
 impl KernelStores<'_, '_> {
@@ -282,6 +279,8 @@ impl<'f, 'a> Kernels<'f, 'a> {
         let facts = self.facts;
         let ix = &facts.ix;
         let is_stored = |i: usize| stored.has(i);
+        let name = *stores.iter().min_by_key(|&&s| facts.rank[s]).expect("a kernel stores something");
+        let rank = facts.rank[name];
         self.visits += candidate_ops(&candidate).len() as u64;
         // A continued search that must stop gets an exhausted budget.
         if self.visits < ENDED && self.at_hand.and_then(|p| p.further).is_some_and(|go_on| !go_on()) {
@@ -289,7 +288,7 @@ impl<'f, 'a> Kernels<'f, 'a> {
         }
         // Kernels without elements are not launched; without fusion there is no choice.
         if !ix.seg.mode.fused || stores.iter().all(|&s| ix.seg.shapes[s].numel() == 0) {
-            return Ok(Kernel { stores: stores.to_vec(), candidate, time: 0, inputs: vec![], again: vec![] });
+            return Ok(Kernel { stores: stores.to_vec(), name, rank, candidate, time: 0, inputs: vec![], again: vec![] });
         }
         let footprint = facts.footprint;
         match &candidate.plan {
@@ -307,7 +306,7 @@ impl<'f, 'a> Kernels<'f, 'a> {
                 });
                 let (time, inputs) = (self.costs.time(&features, footprint), inputs.collect());
                 let again = facts.recomputed_ops(&computed, |_| false)?;
-                Ok(Kernel { stores: stores.to_vec(), candidate, time, inputs, again })
+                Ok(Kernel { stores: stores.to_vec(), name, rank, candidate, time, inputs, again })
             }
             KernelPlan::Contraction { products, stores: points, row_stores, .. } => {
                 let wanted = Wanted { products: *products, stores: points, row_stores };
@@ -322,7 +321,7 @@ impl<'f, 'a> Kernels<'f, 'a> {
                 });
                 let (time, inputs) = (self.costs.time(&features, footprint), inputs.collect());
                 let again = facts.recomputed_ops(&made.computed, |_| false)?;
-                Ok(Kernel { stores: stores.to_vec(), candidate, time, inputs, again })
+                Ok(Kernel { stores: stores.to_vec(), name, rank, candidate, time, inputs, again })
             }
             KernelPlan::Map { domain, rows, stores: points, row_stores, column_stores, .. } => {
                 let outline =
@@ -340,7 +339,7 @@ impl<'f, 'a> Kernels<'f, 'a> {
                 let computed: Vec<(usize, usize)> = map.computed.iter().map(|&op| (op, points)).collect();
                 let once_a_row = |own: usize| rows.is_some_and(|r| own == rows::row_count(ix, r));
                 let again = facts.recomputed_ops(&computed, once_a_row)?;
-                Ok(Kernel { stores: stores.to_vec(), candidate, time, inputs, again })
+                Ok(Kernel { stores: stores.to_vec(), name, rank, candidate, time, inputs, again })
             }
             KernelPlan::Group { .. } => unreachable!("groups are made of a finished plan"),
         }

@@ -101,7 +101,7 @@ impl ComponentSearch<'_, '_, '_> {
         let facts = self.kernels.facts;
         loop {
             match self.one_by_one(&stored) {
-                Ok(made) => return Ok(State::new(facts, stored, made)),
+                Ok(made) => return Ok(State::new(stored, made)),
                 Err((i, Rule::Full)) if facts.store_repeated(i, &mut stored) => {}
                 Err((i, rule)) if facts.store_all_inside(i, &mut stored) => {
                     let name = facts.ix.seg.ops[i].op.name();

@@ -24,7 +24,7 @@ impl ComponentSearch<'_, '_, '_> {
     /// the exact search ends it; `None` if the start is not usable.
     pub(crate) fn search_from(&mut self, begun: &Begun) -> Option<(SearchResult, bool)> {
         let (state, old) = self.adapted(begun)?;
-        let limit = self.kernels.until(budget(self.effort, &state));
+        let limit = self.kernels.until(budget(self.effort, state.time));
         let old = if begun.converged { old } else { vec![] };
         let state = GreedySearch::new(self.kernels, state).improve(old, limit);
         let optimal = self.is_small();
@@ -33,7 +33,7 @@ impl ComponentSearch<'_, '_, '_> {
 
     /// Continues a search from `state`, the partition where its budget ended it.
     pub(crate) fn search_on(&mut self, state: State) -> SearchResult {
-        let limit = self.kernels.until(budget(self.effort, &state));
+        let limit = self.kernels.until(budget(self.effort, state.time));
         let state = GreedySearch::new(self.kernels, state).improve(vec![], limit);
         self.complete_search(state, limit)
     }
