@@ -12,7 +12,7 @@ mod moves;
 mod weights;
 
 use super::facts::Facts;
-use super::kernels::{Kernel, Kernels, candidate_ops};
+use super::kernels::{Kernel, Kernels};
 use crate::plan::{KernelPlan, Plan};
 use crate::segment::BitSet;
 use crate::tunable::TUNABLES;
@@ -212,9 +212,6 @@ const QUICKLY: u64 = 6;
 const RUNS: u64 = 10;
 const MAX_VISITS: u64 = 1_000_000;
 
-/// Maximum number of times that the first plan computes an operation, on average, without another one being considered.
-const MAX_REPETITION: usize = 2;
-
 /// Visit budget of a search that starts from a plan of `begun` picoseconds.
 fn budget(effort: Effort, begun: u64) -> u64 {
     match effort {
@@ -253,8 +250,8 @@ impl<'f, 'a> ComponentSearch<'_, 'f, 'a> {
     /// # Errors
     /// When the component has no legal plan.
     pub fn search(mut self) -> Result<SearchResult, NoPlan> {
-        let (effort, state) = (self.effort, self.begin()?);
-        let state = self.without_repetition(state)?;
+        let effort = self.effort;
+        let state = self.begin()?;
         if !self.kernels.facts.ix.seg.mode.fused || effort == Effort::None {
             return Ok(SearchResult { state, complete: effort != Effort::None });
         }
@@ -278,21 +275,6 @@ impl<'f, 'a> ComponentSearch<'_, 'f, 'a> {
             return Ok(SearchResult { state, complete: false });
         }
         Ok(self.complete_search(state, limit))
-    }
-
-    /// First plan to improve: `begun`, or one that stores what several kernels would compute, if `begun` computes most
-    /// operations several times and is predicted to take longer. A loop that passes on two values, of which the first
-    /// plan stores one, computes the other in each iteration from all iterations before; to store it in one iteration
-    /// after the other takes a move each, of which each writes all later kernels again.
-    fn without_repetition(&mut self, begun: State) -> Result<State, NoPlan> {
-        let computed: usize = begun.kernels.iter().map(|k| candidate_ops(&k.candidate).len()).sum();
-        if !self.kernels.facts.ix.seg.mode.fused || computed < MAX_REPETITION * self.component.ops.len() {
-            return Ok(begun);
-        }
-        let mut stored = begun.stored.clone();
-        self.store_shared(&mut stored);
-        let shared = self.until_legal(stored)?;
-        Ok(if shared.time < begun.time { shared } else { begun })
     }
 
     /// Greedy search from a first plan, after the moves about operands of products.
