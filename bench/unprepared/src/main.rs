@@ -112,7 +112,7 @@ fn explain(name: &str, make: &Make, arguments: &Arguments) -> Result<(), Box<dyn
     thalweg::synchronize()?;
     let begin = Instant::now();
     let absent = arguments.device.ends_with("absent");
-    let mut run = || call().and_then(|results| thalweg::synchronize().map(|()| results)).map(drop);
+    let run = || call().and_then(|results| thalweg::synchronize().map(|()| results)).map(drop);
     let (result, explanation) = if absent { thalweg::explain(run) } else { thalweg::explain_steady(run) };
     if !absent {
         result?;
