@@ -194,8 +194,8 @@ impl Facts<'_> {
     }
 }
 
-/// What a search keeps of a candidate that was written. With numbers of a [`Structure`] instead of indices in the
-/// segment, it holds for all candidates of that structure.
+/// Facts that a search keeps of a candidate that was written. With numbers of a [`Structure`] instead of indices in the
+/// segment, they hold for all candidates of that structure.
 #[derive(Clone, PartialEq, Debug, Default)]
 struct Written {
     /// See [`Kernel::time`].
@@ -210,7 +210,8 @@ impl Written {
     /// With numbers of the structure; `None` if something has no number.
     fn numbered(&self, structure: &Structure<'_, '_>) -> Option<Written> {
         let inputs = self.inputs.iter().map(|&i| structure.input_number(i)).collect::<Option<_>>()?;
-        let again = self.again.iter().map(|&(op, points)| Some((structure.number(op)?, points))).collect::<Option<_>>()?;
+        let again =
+            self.again.iter().map(|&(op, points)| Some((structure.number(op)?, points))).collect::<Option<_>>()?;
         Some(Written { inputs, again, ..*self })
     }
 
@@ -234,7 +235,7 @@ pub(crate) struct Kernels<'f, 'a> {
     classes: ScalarClasses,
     /// Cached kernels, or the rules that they break, by stores and loads.
     known: FxHashMap<Key, Result<Rc<Kernel>, Rule>>,
-    /// What was written for candidates, or the rules that they break, by structure.
+    /// Facts about candidates that were written, or the rules that they break, by structure.
     structures: FxHashMap<structure::Key, Result<Written, Rule>>,
     /// Number of visits so far: one per candidate looked up, and one per operation of each new candidate. At least
     /// [`ENDED`] if the search was ended.
@@ -309,7 +310,7 @@ impl<'f, 'a> Kernels<'f, 'a> {
     fn make(&mut self, stores: &[usize], candidate: Candidate, stored: &BitSet) -> Result<Kernel, Rule> {
         let facts = self.facts;
         let seg = &facts.ix.seg;
-        self.visits += candidate_ops(&candidate).len() as u64;
+        self.visits += candidate.ops().len() as u64;
         // A continued search that must stop gets an exhausted budget.
         if self.visits < ENDED && self.at_hand.and_then(|p| p.further).is_some_and(|go_on| !go_on()) {
             self.visits += ENDED;
@@ -392,13 +393,5 @@ impl<'f, 'a> Kernels<'f, 'a> {
             }
             KernelPlan::Group { .. } => unreachable!("groups are made of a finished plan"),
         }
-    }
-}
-
-/// Operations that a candidate computes.
-pub(crate) fn candidate_ops(candidate: &Candidate) -> &[usize] {
-    match &candidate.plan {
-        KernelPlan::Map { ops, .. } | KernelPlan::Contraction { ops, .. } | KernelPlan::Opaque { ops, .. } => ops,
-        KernelPlan::Group { .. } => unreachable!("groups are made of a finished plan"),
     }
 }

@@ -9,7 +9,6 @@
 
 use super::canonical::hash_of;
 use super::facts::Facts;
-use super::kernels::candidate_ops;
 use super::reach::Candidate;
 use crate::exact::is_exact;
 use crate::plan::KernelPlan;
@@ -47,7 +46,7 @@ impl<'s, 'a> Structure<'s, 'a> {
         candidate: &'s Candidate,
         stored: &'s BitSet,
     ) -> Option<Structure<'s, 'a>> {
-        let ops = candidate_ops(candidate);
+        let ops = candidate.ops();
         let mut structure = Structure {
             facts,
             classes,

@@ -4,7 +4,7 @@
 //! from disk.
 
 use super::facts::Facts;
-use super::kernels::{Kernels, candidate_ops};
+use super::kernels::Kernels;
 use super::reach::KernelStores;
 use super::search::indexed::IndexedState;
 use super::search::stores_of;
@@ -55,7 +55,7 @@ impl Kernels<'_, '_> {
             return Reason::OperandOf(name(reader[0]));
         }
         let gathers = |&&i: &&usize| ix.seg.ops[i].op.info().args_in_memory() > 0;
-        let mut gathered = candidate_ops(&state.kernel(to).candidate).iter().filter(gathers);
+        let mut gathered = state.kernel(to).candidate.ops().iter().filter(gathers);
         if let Some(&gather) = gathered.find(|&&g| {
             ix.tensors(g).next().is_some_and(|(_, v)| {
                 crate::write::movement::view_base(ix, v, &|i| state.stored.has(i)).0 == ValueId::Op(op)

@@ -7,7 +7,7 @@
 
 use super::{ComponentSearch, NoPlan, State};
 use crate::partition::facts::Facts;
-use crate::partition::kernels::{Kernel, candidate_ops};
+use crate::partition::kernels::Kernel;
 use crate::segment::{BitSet, ValueId};
 use crate::tunable::TUNABLES;
 use crate::write::rules::{Rule, contracts, counts, is_constant, is_opaque};
@@ -37,7 +37,7 @@ impl ComponentSearch<'_, '_, '_> {
             return self.until_legal(shared);
         }
         let begun = self.until_legal(stored)?;
-        let computed: usize = begun.kernels.iter().map(|k| candidate_ops(&k.candidate).len()).sum();
+        let computed: usize = begun.kernels.iter().map(|k| k.candidate.ops().len()).sum();
         if computed < MAX_REPETITION * self.component.ops.len() {
             return Ok(begun);
         }

@@ -4,7 +4,6 @@
 //! finds that faster. docs/planner.md, "Factors in memory", has the idea.
 
 use super::greedy::GreedySearch;
-use crate::partition::kernels::candidate_ops;
 use crate::partition::log::{Move, considered};
 use crate::segment::ValueId;
 use crate::write::rules::{contracts, is_constant};
@@ -23,7 +22,7 @@ impl GreedySearch<'_, '_, '_> {
         }
         let mut factors: Vec<usize> = vec![];
         for k in self.state.kernels() {
-            let ops = candidate_ops(&k.candidate);
+            let ops = k.candidate.ops();
             let products = ops.iter().copied().filter(|&i| contracts(facts.ix.seg.ops[i].op, facts.ix.seg.mode));
             let all = products.flat_map(|i| facts.ix.tensors(i)).filter_map(|(_, v)| self.computed(v));
             // Operands that depend on another product, as the weights of attention do, are not stored here.

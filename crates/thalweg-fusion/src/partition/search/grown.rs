@@ -10,7 +10,7 @@
 
 use super::greedy::GreedySearch;
 use super::{Component, ComponentSearch, SearchResult, State, budget};
-use crate::partition::kernels::{Kernel, candidate_ops};
+use crate::partition::kernels::Kernel;
 use crate::partition::partition_cache::Begun;
 use crate::segment::BitSet;
 use crate::write::rules::{contracts, is_constant};
@@ -93,9 +93,8 @@ impl ComponentSearch<'_, '_, '_> {
 fn unchanged(state: &State, begun: &Begun, added: &[usize]) -> Vec<Rc<Kernel>> {
     let old: FxHashSet<&[usize]> = begun.kernels.iter().map(Vec::as_slice).collect();
     let same = |k: &&Rc<Kernel>| {
-        let touched = |i: &usize| {
-            k.candidate.loads.binary_search(i).is_ok() || candidate_ops(&k.candidate).binary_search(i).is_ok()
-        };
+        let touched =
+            |i: &usize| k.candidate.loads.binary_search(i).is_ok() || k.candidate.ops().binary_search(i).is_ok();
         old.contains(k.stores.as_slice()) && !added.iter().any(touched)
     };
     state.kernels.iter().filter(same).cloned().collect()

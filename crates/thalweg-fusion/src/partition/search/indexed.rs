@@ -7,7 +7,7 @@
 
 use super::State;
 use crate::partition::facts::Facts;
-use crate::partition::kernels::{Kernel, Kernels, candidate_ops};
+use crate::partition::kernels::{Kernel, Kernels};
 use crate::segment::BitSet;
 use crate::write::rules::Rule;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -75,7 +75,8 @@ impl IndexedState {
 
     /// State after a change.
     pub fn with(&self, change: Change) -> State {
-        let kept = self.numbered().filter(|(k, _)| change.removed.binary_search(k).is_err()).map(|(_, kernel)| kernel.clone());
+        let kept =
+            self.numbered().filter(|(k, _)| change.removed.binary_search(k).is_err()).map(|(_, kernel)| kernel.clone());
         State::new(change.stored, kept.chain(change.added).collect())
     }
 
@@ -133,7 +134,7 @@ impl IndexedState {
         let kernel = self.kernel(k);
         let mut all: Vec<usize> = kernel.candidate.loads.iter().filter_map(|&l| self.home[l]).collect();
         kernel.candidate.loads.iter().chain(&kernel.stores).for_each(|&o| all.extend(&self.loading[o]));
-        candidate_ops(&kernel.candidate).iter().for_each(|&o| all.extend(&self.computing[o]));
+        kernel.candidate.ops().iter().for_each(|&o| all.extend(&self.computing[o]));
         kernel.inputs.iter().for_each(|&i| all.extend(&self.reading[i]));
         all.retain(|&other| other != k);
         self.ranked(all)
@@ -158,7 +159,7 @@ impl IndexedState {
         });
         kernel.stores.iter().for_each(|&s| self.home[s] = Some(k));
         kernel.candidate.loads.iter().for_each(|&l| self.loading[l].push(k));
-        candidate_ops(&kernel.candidate).iter().for_each(|&o| self.computing[o].push(k));
+        kernel.candidate.ops().iter().for_each(|&o| self.computing[o].push(k));
         kernel.inputs.iter().for_each(|&i| self.reading[i].push(k));
         self.kernels[k] = Some(kernel);
     }
@@ -168,7 +169,7 @@ impl IndexedState {
         let without = |all: &mut Vec<usize>| all.retain(|&other| other != k);
         kernel.stores.iter().for_each(|&s| self.home[s] = None);
         kernel.candidate.loads.iter().for_each(|&l| without(&mut self.loading[l]));
-        candidate_ops(&kernel.candidate).iter().for_each(|&o| without(&mut self.computing[o]));
+        kernel.candidate.ops().iter().for_each(|&o| without(&mut self.computing[o]));
         kernel.inputs.iter().for_each(|&i| without(&mut self.reading[i]));
         self.free.push(k);
     }
@@ -223,7 +224,7 @@ struct Changed<'c> {
 /// Kernel of a changed state.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Node {
-    /// Number of a kernel that was there before.
+    /// Number of a kernel that remains.
     Old(usize),
     /// Index in the added kernels.
     New(usize),
@@ -239,23 +240,23 @@ impl<'c> Changed<'c> {
         Changed { state, removed, added, home, loading }
     }
 
-    fn is_kept(&self, k: usize) -> bool {
+    fn remains(&self, k: usize) -> bool {
         self.removed.binary_search(&k).is_err()
     }
 
     fn is_stored(&self, op: usize) -> bool {
-        self.home.contains_key(&op) || self.state.home[op].is_some_and(|k| self.is_kept(k))
+        self.home.contains_key(&op) || self.state.home[op].is_some_and(|k| self.remains(k))
     }
 
     fn is_read(&self, op: usize) -> bool {
-        self.loading.contains_key(&op) || self.state.loading[op].iter().any(|&k| self.is_kept(k))
+        self.loading.contains_key(&op) || self.state.loading[op].iter().any(|&k| self.remains(k))
     }
 
     /// Whether kernels wait for each other. Without the added kernels none do, so depth-first searches from these
-    /// find any cycle. It passes through a kept kernel only on the way to one that an added kernel reads from, so kept
+    /// find any cycle. It passes through a remaining kernel only on the way to one that an added kernel reads from, so kept
     /// kernels behind all of these are left out.
     fn has_cycle(&self) -> bool {
-        let position = |&l: &usize| self.state.home[l].filter(|&k| self.is_kept(k)).map(|k| self.state.position[k]);
+        let position = |&l: &usize| self.state.home[l].filter(|&k| self.remains(k)).map(|k| self.state.position[k]);
         let last = self.added.iter().flat_map(|kernel| &kernel.candidate.loads).filter_map(position).max();
         let mut ended: FxHashSet<Node> = FxHashSet::default();
         let mut path: Vec<(Node, Vec<Node>)> = vec![];
@@ -285,13 +286,13 @@ impl<'c> Changed<'c> {
         false
     }
 
-    /// Kernels that read from `node`, of the kept ones those at positions up to `last`.
+    /// Kernels that read from `node`, of the remaining ones those at positions up to `last`.
     fn readers(&self, node: Node, last: Option<usize>) -> Vec<Node> {
         let kernel = match node {
             Node::Old(k) => self.state.kernel(k),
             Node::New(n) => &self.added[n],
         };
-        let near = |k: usize| last.is_some_and(|last| self.state.position[k] <= last) && self.is_kept(k);
+        let near = |k: usize| last.is_some_and(|last| self.state.position[k] <= last) && self.remains(k);
         let mut readers = vec![];
         for s in &kernel.stores {
             readers.extend(self.state.loading[*s].iter().copied().filter(|&k| near(k)).map(Node::Old));

@@ -2,7 +2,7 @@
 
 use super::State;
 use super::indexed::{Change, IndexedState};
-use crate::partition::kernels::{Kernel, Kernels, candidate_ops};
+use crate::partition::kernels::{Kernel, Kernels};
 use crate::segment::{BitSet, ValueId};
 use crate::tunable::TUNABLES;
 use crate::write::rules::{Rule, is_opaque};
@@ -137,7 +137,7 @@ impl Kernels<'_, '_> {
         let (lx, ly) = (&x.candidate.loads, &y.candidate.loads);
         let handed = [both(lx, ly), both(lx, &y.stores), both(ly, &x.stores)];
         let handed: u64 = handed.iter().flatten().map(|&o| bytes(ValueId::Op(o))).sum();
-        let computed = both(candidate_ops(&x.candidate), candidate_ops(&y.candidate)).len() as u64;
+        let computed = both(x.candidate.ops(), y.candidate.ops()).len() as u64;
         inputs + handed + computed
     }
 
@@ -235,7 +235,7 @@ impl Kernels<'_, '_> {
         let mut times: FxHashMap<usize, u32> = Default::default();
         let mut again = BitSet::new(ix.seg.ops.len());
         for k in state.kernels() {
-            candidate_ops(&k.candidate).iter().for_each(|&o| *times.entry(o).or_default() += 1);
+            k.candidate.ops().iter().for_each(|&o| *times.entry(o).or_default() += 1);
             k.again.iter().for_each(|a| again.insert(a.0));
         }
         let several = |o: usize| again.has(o) || times.get(&o).is_some_and(|&n| n > 1);

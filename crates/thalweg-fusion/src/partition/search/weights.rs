@@ -9,7 +9,6 @@
 
 use super::greedy::GreedySearch;
 use super::indexed::IndexedState;
-use crate::partition::kernels::candidate_ops;
 use crate::partition::log::{Move, considered};
 use crate::write::rules::Rule;
 use thalweg_ir::{ElementOp, Op};
@@ -24,9 +23,13 @@ impl GreedySearch<'_, '_, '_> {
         }
         // A kernel is named by one of its stores, which stays the same while others are merged, unless it is inside of
         // one.
-        let products = self.state.canonical().into_iter().map(|k| self.state.kernel(k)).filter(|k| self.has_exponentials(candidate_ops(&k.candidate)));
-        let names: Vec<usize> =
-            products.filter(|k| k.candidate.plan.product().is_some()).map(|k| k.name).collect();
+        let products = self
+            .state
+            .canonical()
+            .into_iter()
+            .map(|k| self.state.kernel(k))
+            .filter(|k| self.has_exponentials(k.candidate.ops()));
+        let names: Vec<usize> = products.filter(|k| k.candidate.plan.product().is_some()).map(|k| k.name).collect();
         for name in names {
             if !self.state.stored.has(name) {
                 continue;
