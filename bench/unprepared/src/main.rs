@@ -1,6 +1,6 @@
 //! 38 programs that were written from the documentation alone, timed from their first call on.
 //!
-//! `unprepared [--device D] [--size small|large] [--only A,B] [--seconds S] [--results FOLDER] [--timeline]` prints one line of JSON a
+//! `unprepared [--device D] [--size small|large] [--only A,B] [--seconds S] [--results FOLDER] [--timeline] [--explain]` prints one line of JSON a
 //! program: times of calls, and when it was planned.
 
 mod data;
@@ -11,6 +11,8 @@ mod simulation;
 
 use data::{Call, Inputs, Results};
 use serde::Serialize;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -44,12 +46,20 @@ struct Arguments {
     seconds: f64,
     results: Option<PathBuf>,
     timeline: bool,
+    explain: bool,
 }
 
 impl Arguments {
     fn read() -> Result<Arguments, Box<dyn Error>> {
-        let mut own =
-            Arguments { device: "cpu".into(), large: false, only: None, seconds: 4.0, results: None, timeline: false };
+        let mut own = Arguments {
+            device: "cpu".into(),
+            large: false,
+            only: None,
+            seconds: 4.0,
+            results: None,
+            timeline: false,
+            explain: false,
+        };
         let mut left = std::env::args().skip(1);
         while let Some(name) = left.next() {
             let mut value = || left.next().ok_or(format!("{name} takes a value"));
@@ -60,6 +70,7 @@ impl Arguments {
                 "--seconds" => own.seconds = value()?.parse()?,
                 "--results" => own.results = Some(value()?.into()),
                 "--timeline" => own.timeline = true,
+                "--explain" => own.explain = true,
                 _ => return Err(format!("no option is called {name}").into()),
             }
         }
@@ -80,12 +91,65 @@ fn main() -> Result<(), Box<dyn Error>> {
     thalweg::set_default_device(Some(Device::from_name(&arguments.device)?));
     let is_wanted = |name: &str| arguments.only.as_ref().is_none_or(|only| only.split(',').any(|o| o == name));
     for (name, make) in programs().into_iter().filter(|(name, _)| is_wanted(name)) {
+        if arguments.explain {
+            explain(name, &make, &arguments)?;
+            continue;
+        }
         match catch_unwind(AssertUnwindSafe(|| measure(name, &make, &arguments))) {
             Ok(Ok(measured)) => println!("{}", serde_json::to_string(&measured)?),
             Ok(Err(error)) => println!("{}", serde_json::json!({ "program": name, "error": error.to_string() })),
             // The hook has printed the message.
             Err(_) => println!("{}", serde_json::json!({ "program": name, "error": "panicked" })),
         }
+    }
+    Ok(())
+}
+
+/// Prints what a call takes once it is planned, and the kernels that take much longer than predicted; on `cuda:absent`
+/// only what is predicted.
+fn explain(name: &str, make: &Make, arguments: &Arguments) -> Result<(), Box<dyn Error>> {
+    let mut call = make(&Inputs { large: arguments.large })?;
+    thalweg::synchronize()?;
+    let begin = Instant::now();
+    let absent = arguments.device.ends_with("absent");
+    let run = || call().and_then(|results| thalweg::synchronize().map(|()| results)).map(drop);
+    let (result, explanation) = if absent { thalweg::explain(run) } else { thalweg::explain_steady(run) };
+    if !absent {
+        result?;
+    }
+    let explained_s = begin.elapsed().as_secs_f64();
+    let totals = explanation.totals();
+    let mut kernels: Vec<_> = explanation.segments.iter().flat_map(|segment| &segment.kernels).collect();
+    let predicted_us = kernels.iter().map(|k| k.predicted_ns * k.launches as u64).sum::<u64>() / 1000;
+    let measured_us = kernels.iter().map(|k| k.measured_ns).sum::<u64>() / 1000;
+    println!(
+        "{name}: {} kernels, {predicted_us} us predicted, {measured_us} measured, {} KB read, {} written, after {explained_s:.1} s",
+        totals.kernels,
+        totals.bytes_read >> 10,
+        totals.bytes_written >> 10,
+    );
+    let mut classes: BTreeMap<&str, (usize, u64, u64)> = BTreeMap::new();
+    for kernel in &kernels {
+        let (count, predicted, measured) = classes.entry(&kernel.class).or_default();
+        *count += kernel.launches;
+        *predicted += kernel.predicted_ns * kernel.launches as u64;
+        *measured += kernel.measured_ns;
+    }
+    let mut classes: Vec<_> = classes.into_iter().collect();
+    classes.sort_by_key(|(_, (_, predicted, measured))| Reverse(*measured as i64 - *predicted as i64));
+    for (class, (count, predicted, measured)) in classes.iter().take(8) {
+        println!("  {count} of {class}: {} us predicted, {} measured", predicted / 1000, measured / 1000);
+    }
+    kernels.sort_by_key(|kernel| Reverse(kernel.regret_ns()));
+    for kernel in kernels.iter().take(6) {
+        println!(
+            "  {} operations over {}, {}: {} ns predicted, {} measured",
+            kernel.operations.len(),
+            kernel.domain,
+            kernel.class,
+            kernel.predicted_ns,
+            kernel.measured_ns,
+        );
     }
     Ok(())
 }

@@ -191,7 +191,7 @@ fn distinct(colours: &Colours) -> [usize; 3] {
     })
 }
 
-fn hash_of(x: &impl Hash) -> u64 {
+pub(super) fn hash_of(x: &impl Hash) -> u64 {
     let mut h = DefaultHasher::new();
     x.hash(&mut h);
     h.finish()

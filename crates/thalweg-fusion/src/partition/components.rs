@@ -120,8 +120,7 @@ impl Kernels<'_, '_> {
     fn plan_of(&mut self, stores: &[Vec<usize>]) -> Option<State> {
         let mut stored: BitSet = self.facts.required.clone();
         stores.iter().flatten().for_each(|&s| stored.insert(s));
-        let state = State { stored: stored.clone(), kernels: vec![], time: 0 };
-        self.changed(&state, (stored, &[]), &[], stores).ok()
+        self.legal_state_of(stores, &stored)
     }
 }
 

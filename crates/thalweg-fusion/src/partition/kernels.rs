@@ -6,6 +6,7 @@
 use super::facts::Facts;
 use super::partition_cache::AvailablePlans;
 use super::reach::{Candidate, KernelStores, Reach};
+use super::structure::{self, Structure};
 use crate::cost::Costs;
 use crate::plan::KernelPlan;
 use crate::scalars::ScalarClasses;
@@ -27,6 +28,10 @@ use thalweg_kernel::Geometry;
 pub(crate) struct Kernel {
     /// Operations that the kernel stores, ascending.
     pub stores: Vec<usize>,
+    /// First of the stores in the canonical order, which identifies the kernel.
+    pub name: usize,
+    /// Rank of `name` in the canonical order, which orders kernels.
+    pub rank: usize,
     /// Kernel plan, and the stored operations that the kernel loads.
     pub candidate: Candidate,
     /// Predicted picoseconds; 0 without fusion.
@@ -36,13 +41,6 @@ pub(crate) struct Kernel {
     /// Recomputed operations, each with its total number of points. They are computed for more points than they have
     /// elements, or under several maps.
     pub again: Vec<(usize, u64)>,
-}
-
-impl Kernel {
-    /// First of the kernel's stores in the canonical order, which identifies the kernel.
-    pub fn name(&self, facts: &Facts<'_>) -> usize {
-        *self.stores.iter().min_by_key(|&&s| facts.rank[s]).expect("a kernel stores something")
-    }
 }
 
 impl KernelStores<'_, '_> {
@@ -196,6 +194,35 @@ impl Facts<'_> {
     }
 }
 
+/// Facts that a search keeps of a candidate that was written. With numbers of a [`Structure`] instead of indices in the
+/// segment, they hold for all candidates of that structure.
+#[derive(Clone, PartialEq, Debug, Default)]
+struct Written {
+    /// See [`Kernel::time`].
+    time: u64,
+    /// See [`Kernel::inputs`].
+    inputs: Vec<usize>,
+    /// See [`Kernel::again`].
+    again: Vec<(usize, u64)>,
+}
+
+impl Written {
+    /// With numbers of the structure; `None` if something has no number.
+    fn numbered(&self, structure: &Structure<'_, '_>) -> Option<Written> {
+        let inputs = self.inputs.iter().map(|&i| structure.input_number(i)).collect::<Option<_>>()?;
+        let again =
+            self.again.iter().map(|&(op, points)| Some((structure.number(op)?, points))).collect::<Option<_>>()?;
+        Some(Written { inputs, again, ..*self })
+    }
+
+    /// With indices in the segment.
+    fn in_segment(&self, structure: &Structure<'_, '_>) -> Written {
+        let inputs = self.inputs.iter().map(|&number| structure.input(number)).collect();
+        let again = self.again.iter().map(|&(number, points)| (structure.op(number), points)).collect();
+        Written { inputs, again, ..*self }
+    }
+}
+
 /// Cache key of a candidate: its stores, and the stored operations that it loads.
 type Key = (Vec<usize>, Vec<usize>);
 
@@ -208,6 +235,8 @@ pub(crate) struct Kernels<'f, 'a> {
     classes: ScalarClasses,
     /// Cached kernels, or the rules that they break, by stores and loads.
     known: FxHashMap<Key, Result<Rc<Kernel>, Rule>>,
+    /// Facts about candidates that were written, or the rules that they break, by structure.
+    structures: FxHashMap<structure::Key, Result<Written, Rule>>,
     /// Number of visits so far: one per candidate looked up, and one per operation of each new candidate. At least
     /// [`ENDED`] if the search was ended.
     pub visits: u64,
@@ -242,8 +271,8 @@ impl<'f, 'a> Kernels<'f, 'a> {
     /// Empty cache without known partial plans.
     pub fn new(facts: &'f Facts<'a>, costs: &'f Costs) -> Kernels<'f, 'a> {
         let classes = ScalarClasses::new(facts.ix.seg.scalars);
-        let (known, parts) = (FxHashMap::default(), PartsUsed::default());
-        Kernels { facts, costs, classes, known, visits: 0, at_hand: None, quickly: false, parts }
+        let (known, structures, parts) = (FxHashMap::default(), FxHashMap::default(), PartsUsed::default());
+        Kernels { facts, costs, classes, known, structures, visits: 0, at_hand: None, quickly: false, parts }
     }
 
     /// Empty cache, with known partial plans.
@@ -280,77 +309,89 @@ impl<'f, 'a> Kernels<'f, 'a> {
 
     fn make(&mut self, stores: &[usize], candidate: Candidate, stored: &BitSet) -> Result<Kernel, Rule> {
         let facts = self.facts;
-        let ix = &facts.ix;
-        let is_stored = |i: usize| stored.has(i);
-        self.visits += candidate_ops(&candidate).len() as u64;
+        let seg = &facts.ix.seg;
+        self.visits += candidate.ops().len() as u64;
         // A continued search that must stop gets an exhausted budget.
         if self.visits < ENDED && self.at_hand.and_then(|p| p.further).is_some_and(|go_on| !go_on()) {
             self.visits += ENDED;
         }
+        let name = *stores.iter().min_by_key(|&&s| facts.rank[s]).expect("a kernel stores something");
         // Kernels without elements are not launched; without fusion there is no choice.
-        if !ix.seg.mode.fused || stores.iter().all(|&s| ix.seg.shapes[s].numel() == 0) {
-            return Ok(Kernel { stores: stores.to_vec(), candidate, time: 0, inputs: vec![], again: vec![] });
+        let launched = seg.mode.fused && stores.iter().any(|&s| seg.shapes[s].numel() > 0);
+        let Written { time, inputs, again } =
+            if launched { self.written(&candidate, stored)? } else { Written::default() };
+        Ok(Kernel { stores: stores.to_vec(), name, rank: facts.rank[name], candidate, time, inputs, again })
+    }
+
+    /// Writes a candidate, unless one of equal structure was written before.
+    fn written(&mut self, candidate: &Candidate, stored: &BitSet) -> Result<Written, Rule> {
+        let Some(structure) = Structure::of(self.facts, &self.classes, candidate, stored) else {
+            return self.write(candidate, stored);
+        };
+        if let Some(known) = self.structures.get(structure.key()) {
+            let known = known.as_ref().map(|written| written.in_segment(&structure)).map_err(|rule| *rule);
+            debug_assert_eq!(known, self.write(candidate, stored), "candidates of equal structure are written alike");
+            return known;
         }
-        let footprint = facts.footprint;
+        let written = self.write(candidate, stored);
+        let numbered = written.as_ref().map(|w| w.numbered(&structure)).map_err(|rule| *rule);
+        if let Some(numbered) = numbered.map_or_else(|rule| Some(Err(rule)), |numbered| numbered.map(Ok)) {
+            self.structures.insert(structure.into_key(), numbered);
+        }
+        written
+    }
+
+    /// Writes a candidate, and predicts its time.
+    fn write(&self, candidate: &Candidate, stored: &BitSet) -> Result<Written, Rule> {
+        let facts = self.facts;
+        let ix = &facts.ix;
+        let is_stored = |i: usize| stored.has(i);
+        let bytes: Vec<usize> = candidate.plan.writes().map(|s| ix.bytes(ValueId::Op(s))).collect();
+        let time = |kernel: &thalweg_kernel::Kernel, geometry: &Geometry, touched: &[usize]| {
+            self.costs.time(&self.costs.features(kernel, geometry, touched, &bytes), facts.footprint)
+        };
+        let inputs = |reads: &[ValueId]| {
+            let input = |v: &ValueId| match v {
+                ValueId::Input(i) => Some(*i),
+                ValueId::Op(_) => None,
+            };
+            reads.iter().filter_map(input).collect()
+        };
         match &candidate.plan {
-            KernelPlan::Opaque { stores: written, operands, .. } => {
+            KernelPlan::Opaque { stores, operands, .. } => {
                 let slot = |v: ValueId| match v {
                     ValueId::Input(i) => Slot::Input(i),
                     ValueId::Op(i) => Slot::Buffer(i),
                 };
-                let bytes: Vec<usize> = written.iter().map(|&s| ix.bytes(ValueId::Op(s))).collect();
-                let (step, computed) = opaque(ix, (written, operands), 0, &slot, &is_stored, &self.classes)?;
-                let features = self.costs.features(&step.kernel, &step.geometry, &step.touched, &bytes);
+                let (step, computed) = opaque(ix, (stores, operands), 0, &slot, &is_stored, &self.classes)?;
                 let inputs = step.operands.iter().filter_map(|s| match s {
                     Slot::Input(i) => Some(*i),
                     Slot::Buffer(_) => None,
                 });
-                let (time, inputs) = (self.costs.time(&features, footprint), inputs.collect());
-                let again = facts.recomputed_ops(&computed, |_| false)?;
-                Ok(Kernel { stores: stores.to_vec(), candidate, time, inputs, again })
+                let (time, inputs) = (time(&step.kernel, &step.geometry, &step.touched), inputs.collect());
+                Ok(Written { time, inputs, again: facts.recomputed_ops(&computed, |_| false)? })
             }
-            KernelPlan::Contraction { products, stores: points, row_stores, .. } => {
-                let wanted = Wanted { products: *products, stores: points, row_stores };
+            KernelPlan::Contraction { products, stores, row_stores, .. } => {
+                let wanted = Wanted { products: *products, stores, row_stores };
                 let made = build_contraction(ix, wanted, &is_stored, &self.classes)?;
-                let written: Vec<usize> = candidate.plan.writes().map(|s| ix.bytes(ValueId::Op(s))).collect();
                 let (kernel, geometry) =
                     (thalweg_kernel::Kernel::Contraction(made.kernel), Geometry::Contraction(made.geometry.into()));
-                let features = self.costs.features(&kernel, &geometry, &made.touched, &written);
-                let inputs = made.reads.iter().filter_map(|v| match v {
-                    ValueId::Input(i) => Some(*i),
-                    ValueId::Op(_) => None,
-                });
-                let (time, inputs) = (self.costs.time(&features, footprint), inputs.collect());
+                let time = time(&kernel, &geometry, &made.touched);
                 let again = facts.recomputed_ops(&made.computed, |_| false)?;
-                Ok(Kernel { stores: stores.to_vec(), candidate, time, inputs, again })
+                Ok(Written { time, inputs: inputs(&made.reads), again })
             }
-            KernelPlan::Map { domain, rows, stores: points, row_stores, column_stores, .. } => {
+            KernelPlan::Map { domain, rows, stores, row_stores, column_stores, .. } => {
                 let outline =
-                    Outline { domain: *domain, rows: *rows, stores: points, row_stores, column_stores, product: None };
+                    Outline { domain: *domain, rows: *rows, stores, row_stores, column_stores, product: None };
                 let map = build_map(ix, outline, &is_stored, &self.classes)?;
-                let written: Vec<usize> = candidate.plan.writes().map(|s| ix.bytes(ValueId::Op(s))).collect();
-                let features = self.costs.features(&map.kernel, &map.geometry, &map.touched, &written);
-                let time = self.costs.time(&features, footprint);
-                let inputs = map.reads.iter().filter_map(|v| match v {
-                    ValueId::Input(i) => Some(*i),
-                    ValueId::Op(_) => None,
-                });
-                let inputs = inputs.collect();
+                let time = time(&map.kernel, &map.geometry, &map.touched);
                 let points = ix.shape(*domain).numel();
                 let computed: Vec<(usize, usize)> = map.computed.iter().map(|&op| (op, points)).collect();
                 let once_a_row = |own: usize| rows.is_some_and(|r| own == rows::row_count(ix, r));
                 let again = facts.recomputed_ops(&computed, once_a_row)?;
-                Ok(Kernel { stores: stores.to_vec(), candidate, time, inputs, again })
+                Ok(Written { time, inputs: inputs(&map.reads), again })
             }
             KernelPlan::Group { .. } => unreachable!("groups are made of a finished plan"),
         }
-    }
-}
-
-/// Operations that a candidate computes.
-pub(crate) fn candidate_ops(candidate: &Candidate) -> &[usize] {
-    match &candidate.plan {
-        KernelPlan::Map { ops, .. } | KernelPlan::Contraction { ops, .. } | KernelPlan::Opaque { ops, .. } => ops,
-        KernelPlan::Group { .. } => unreachable!("groups are made of a finished plan"),
     }
 }

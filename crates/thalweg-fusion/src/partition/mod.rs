@@ -36,6 +36,7 @@ mod run_order;
 mod search;
 mod siblings;
 mod stored;
+mod structure;
 #[cfg(test)]
 pub(crate) mod tests;
 mod turns;

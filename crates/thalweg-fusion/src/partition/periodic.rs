@@ -6,7 +6,7 @@
 //!
 //! Always true: such a plan consists of kernels that the planner allows ([`Kernels::get`]), like any other.
 
-use super::kernels::{Kernels, candidate_ops};
+use super::kernels::Kernels;
 use super::search::{Effort, State};
 use crate::period::turns;
 use crate::segment::{BitSet, Segment};
@@ -63,7 +63,7 @@ fn of_few(kernels: &mut Kernels<'_, '_>, found: &Loop, effort: Effort) -> Option
     let (state, complete) = of_few.search_all(effort).ok()?;
     kernels.visits += of_few.visits;
     kernels.parts = kernels.parts.and(of_few.parts);
-    let few = state.kernels.iter().map(|k| (k.stores.clone(), candidate_ops(&k.candidate).to_vec())).collect();
+    let few = state.kernels.iter().map(|k| (k.stores.clone(), k.candidate.ops().to_vec())).collect();
     let all = found.repeated(few)?;
     let mut stored = kernels.facts.required.clone();
     all.iter().flatten().for_each(|&s| stored.insert(s));

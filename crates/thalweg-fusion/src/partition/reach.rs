@@ -19,6 +19,16 @@ pub(crate) struct Candidate {
     pub loads: Vec<usize>,
 }
 
+impl Candidate {
+    /// Operations that the kernel computes, ascending.
+    pub fn ops(&self) -> &[usize] {
+        match &self.plan {
+            KernelPlan::Map { ops, .. } | KernelPlan::Contraction { ops, .. } | KernelPlan::Opaque { ops, .. } => ops,
+            KernelPlan::Group { .. } => unreachable!("groups are made of a finished plan"),
+        }
+    }
+}
+
 /// Operations that a kernel would compute and load.
 pub(super) struct Reach {
     /// Operations that the kernel computes, ascending.

@@ -10,7 +10,7 @@
 use super::Planned;
 use super::facts::Facts;
 use super::kernels::Kernels;
-use super::search::{Effort, State};
+use super::search::Effort;
 use crate::class::SegmentClass;
 use crate::cost::Costs;
 use crate::plan::Plan;
@@ -61,8 +61,7 @@ impl Planned {
         let kernels: Vec<Vec<usize>> = stored.kernels.iter().map(|k| k.iter().map(|&s| s as usize).collect()).collect();
         let all = stores(&facts, &kernels)?;
         let mut made = Kernels::new(&facts, costs);
-        let nothing = State { stored: all.clone(), kernels: vec![], time: 0 };
-        let state = made.changed(&nothing, (all, &[]), &[], &kernels).ok()?;
+        let state = made.legal_state_of(&kernels, &all)?;
         let plan = Plan { rewrite: stored.rewrite, ..facts.finish(&state) };
         let (time, visits, parts) = (state.time, made.visits, made.parts);
         Some(Planned { plan, time, complete: stored.complete, visits, parts })

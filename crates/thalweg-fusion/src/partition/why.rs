@@ -4,9 +4,10 @@
 //! from disk.
 
 use super::facts::Facts;
-use super::kernels::{Kernels, candidate_ops};
+use super::kernels::Kernels;
 use super::reach::KernelStores;
-use super::search::{State, stores_of};
+use super::search::indexed::IndexedState;
+use super::search::stores_of;
 use crate::cost::Costs;
 use crate::plan::{Edge, KernelPlan, Plan, Reason};
 use crate::segment::{Segment, ValueId};
@@ -23,6 +24,7 @@ pub(crate) fn why(plan: &Plan, segment: Segment<'_>, costs: &Costs) -> Vec<Edge>
     let mut edges = vec![];
     // Without fusion the reason is known, and the number of kernels is unlimited.
     let state = segment.mode.fused.then(|| kernels.state_of(&stores, &stored)).flatten();
+    let state = state.map(|state| IndexedState::new(&facts, state));
     for (to, reader) in stores.iter().enumerate() {
         let Ok(reader) = KernelStores { facts: &facts, stores: reader, stored: &stored }.candidate() else { continue };
         for &op in &reader.loads {
@@ -45,15 +47,15 @@ pub(crate) fn why(plan: &Plan, segment: Segment<'_>, costs: &Costs) -> Vec<Edge>
 
 impl Kernels<'_, '_> {
     /// Reason why kernel `to` reads an operation's result from kernel `from`.
-    fn reason(&mut self, state: &State, (from, to): (usize, usize), op: usize) -> Reason {
+    fn reason(&mut self, state: &IndexedState, (from, to): (usize, usize), op: usize) -> Reason {
         let facts = self.facts;
         let ix = &facts.ix;
         let name = |i: usize| ix.seg.ops[i].op.name();
-        if let KernelPlan::Opaque { stores: reader, .. } = &state.kernels[to].candidate.plan {
+        if let KernelPlan::Opaque { stores: reader, .. } = &state.kernel(to).candidate.plan {
             return Reason::OperandOf(name(reader[0]));
         }
         let gathers = |&&i: &&usize| ix.seg.ops[i].op.info().args_in_memory() > 0;
-        let mut gathered = candidate_ops(&state.kernels[to].candidate).iter().filter(gathers);
+        let mut gathered = state.kernel(to).candidate.ops().iter().filter(gathers);
         if let Some(&gather) = gathered.find(|&&g| {
             ix.tensors(g).next().is_some_and(|(_, v)| {
                 crate::write::movement::view_base(ix, v, &|i| state.stored.has(i)).0 == ValueId::Op(op)
@@ -61,7 +63,7 @@ impl Kernels<'_, '_> {
         }) {
             return Reason::OperandOf(name(gather));
         }
-        match &state.kernels[from].candidate.plan {
+        match &state.kernel(from).candidate.plan {
             KernelPlan::Opaque { stores: writer, .. } => return Reason::ResultOf(name(writer[0])),
             KernelPlan::Map { column_stores, .. } if column_stores.contains(&op) => {
                 return Reason::SharedPass(name(op));
@@ -84,7 +86,6 @@ impl Kernels<'_, '_> {
         if facts.required.has(op) {
             return if one.is_err_and(|r| r == Rule::Cycle) { Reason::Between } else { Reason::Wanted };
         }
-        let readers = state.kernels.iter().filter(|k| k.candidate.loads.binary_search(&op).is_ok()).count();
-        if readers > 1 { Reason::Shared } else { Reason::OtherElements }
+        if state.loading(op).len() > 1 { Reason::Shared } else { Reason::OtherElements }
     }
 }

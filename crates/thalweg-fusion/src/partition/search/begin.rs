@@ -15,11 +15,44 @@ use rustc_hash::FxHashMap;
 use std::rc::Rc;
 use thalweg_ir::{Op, OpClass};
 
+/// Minimum number of times that a first plan computes an operation, on average, at which another one is made, too.
+const MAX_REPETITION: usize = 2;
+/// Minimum number of times at which only the other one is made: to write kernels that compute each iteration of a loop
+/// from the beginning takes time that is quadratic in the iterations.
+const HOPELESS_REPETITION: usize = 8;
+
 impl ComponentSearch<'_, '_, '_> {
-    /// First legal plan of the component.
+    /// First legal plan of the component. If its kernels would compute most operations several times, one that stores
+    /// what several kernels compute is made, too, or instead of it: a loop that passes on two values, of which the first
+    /// plan stores one, computes the other in each iteration from all iterations before. To store it in one iteration
+    /// after the other takes a move each, of which each writes all later kernels again.
     pub(super) fn begin(&mut self) -> Result<State, NoPlan> {
         let stored = self.begun();
-        self.until_legal(stored)
+        if !self.kernels.facts.ix.seg.mode.fused {
+            return self.until_legal(stored);
+        }
+        let mut shared = stored.clone();
+        self.store_shared(&mut shared);
+        if self.repeats(&stored, HOPELESS_REPETITION) && !self.repeats(&shared, HOPELESS_REPETITION) {
+            return self.until_legal(shared);
+        }
+        let begun = self.until_legal(stored)?;
+        let computed: usize = begun.kernels.iter().map(|k| k.candidate.ops().len()).sum();
+        if computed < MAX_REPETITION * self.component.ops.len() {
+            return Ok(begun);
+        }
+        let shared = self.until_legal(shared)?;
+        Ok(if shared.time < begun.time { shared } else { begun })
+    }
+
+    /// Whether kernels with these stores, one each, would compute at least `times` as many operations as there are.
+    fn repeats(&self, stored: &BitSet, times: usize) -> bool {
+        let (facts, most) = (self.kernels.facts, times * self.component.ops.len());
+        let mut computed = 0;
+        self.component.ops.iter().filter(|&&i| stored.has(i)).any(|&i| {
+            computed += facts.computed_by(i, stored).len();
+            computed >= most
+        })
     }
 
     /// First legal plan that in addition stores values which several kernels would recompute, if that is expensive.
@@ -101,7 +134,7 @@ impl ComponentSearch<'_, '_, '_> {
         let facts = self.kernels.facts;
         loop {
             match self.one_by_one(&stored) {
-                Ok(made) => return Ok(State::new(facts, stored, made)),
+                Ok(made) => return Ok(State::new(stored, made)),
                 Err((i, Rule::Full)) if facts.store_repeated(i, &mut stored) => {}
                 Err((i, rule)) if facts.store_all_inside(i, &mut stored) => {
                     let name = facts.ix.seg.ops[i].op.name();

@@ -100,7 +100,7 @@ impl Kernels<'_, '_> {
         }
         let state = |parts: &[usize]| -> Result<State, Rule> {
             let kernels: Vec<Rc<Kernel>> = parts.iter().map(|&p| made[p].clone().expect("a legal kernel")).collect();
-            let state = State::new(facts, stored.clone(), kernels);
+            let state = State::new(stored.clone(), kernels);
             state.check(facts).map(|()| state)
         };
         if let Ok(state) = state(&parts) {

@@ -10,7 +10,7 @@
 
 use super::greedy::GreedySearch;
 use super::{Component, ComponentSearch, SearchResult, State, budget};
-use crate::partition::kernels::{Kernel, candidate_ops};
+use crate::partition::kernels::Kernel;
 use crate::partition::partition_cache::Begun;
 use crate::segment::BitSet;
 use crate::write::rules::{contracts, is_constant};
@@ -24,7 +24,7 @@ impl ComponentSearch<'_, '_, '_> {
     /// the exact search ends it; `None` if the start is not usable.
     pub(crate) fn search_from(&mut self, begun: &Begun) -> Option<(SearchResult, bool)> {
         let (state, old) = self.adapted(begun)?;
-        let limit = self.kernels.until(budget(self.effort, &state));
+        let limit = self.kernels.until(budget(self.effort, state.time));
         let old = if begun.converged { old } else { vec![] };
         let state = GreedySearch::new(self.kernels, state).improve(old, limit);
         let optimal = self.is_small();
@@ -33,7 +33,7 @@ impl ComponentSearch<'_, '_, '_> {
 
     /// Continues a search from `state`, the partition where its budget ended it.
     pub(crate) fn search_on(&mut self, state: State) -> SearchResult {
-        let limit = self.kernels.until(budget(self.effort, &state));
+        let limit = self.kernels.until(budget(self.effort, state.time));
         let state = GreedySearch::new(self.kernels, state).improve(vec![], limit);
         self.complete_search(state, limit)
     }
@@ -93,9 +93,8 @@ impl ComponentSearch<'_, '_, '_> {
 fn unchanged(state: &State, begun: &Begun, added: &[usize]) -> Vec<Rc<Kernel>> {
     let old: FxHashSet<&[usize]> = begun.kernels.iter().map(Vec::as_slice).collect();
     let same = |k: &&Rc<Kernel>| {
-        let touched = |i: &usize| {
-            k.candidate.loads.binary_search(i).is_ok() || candidate_ops(&k.candidate).binary_search(i).is_ok()
-        };
+        let touched =
+            |i: &usize| k.candidate.loads.binary_search(i).is_ok() || k.candidate.ops().binary_search(i).is_ok();
         old.contains(k.stores.as_slice()) && !added.iter().any(touched)
     };
     state.kernels.iter().filter(same).cloned().collect()

@@ -7,10 +7,12 @@ mod exact;
 mod factors;
 pub(super) mod greedy;
 pub(super) mod grown;
+pub(super) mod indexed;
+mod moves;
 mod weights;
 
 use super::facts::Facts;
-use super::kernels::{Kernel, Kernels, candidate_ops};
+use super::kernels::{Kernel, Kernels};
 use crate::plan::{KernelPlan, Plan};
 use crate::segment::BitSet;
 use crate::tunable::TUNABLES;
@@ -102,20 +104,10 @@ impl State {
 
     /// State of these kernels, sorted in canonical order, so that choices between them do not depend on the order of
     /// recording.
-    fn new(facts: &Facts<'_>, stored: BitSet, mut kernels: Vec<Rc<Kernel>>) -> State {
-        kernels.sort_by_key(|k| facts.rank[k.name(facts)]);
+    fn new(stored: BitSet, mut kernels: Vec<Rc<Kernel>>) -> State {
+        kernels.sort_by_key(|k| k.rank);
         let time = kernels.iter().map(|k| k.time).sum();
         State { stored, kernels, time }
-    }
-
-    /// Index of the kernel that stores operation `op`.
-    pub fn home(&self, op: usize) -> usize {
-        self.home_of(op).expect("a stored operation has a kernel")
-    }
-
-    /// Index of the kernel that stores operation `op`; `None` if that is in another component.
-    pub fn home_of(&self, op: usize) -> Option<usize> {
-        self.kernels.iter().position(|k| k.stores.binary_search(&op).is_ok())
     }
 
     /// Indices of the kernels that each kernel reads from.
@@ -134,8 +126,7 @@ impl State {
         self.kernels.iter().enumerate().map(reads).collect()
     }
 
-    /// Checks the rules about several kernels. Called for every move: takes time in proportion to the loads of all
-    /// kernels.
+    /// Checks the rules about several kernels. Takes time in proportion to the loads of all kernels.
     pub fn check(&self, facts: &Facts<'_>) -> Result<(), Rule> {
         const NOBODY: u32 = u32::MAX;
         let (operations, n) = (facts.ix.seg.ops.len(), self.kernels.len());
@@ -221,14 +212,11 @@ const QUICKLY: u64 = 6;
 const RUNS: u64 = 10;
 const MAX_VISITS: u64 = 1_000_000;
 
-/// Maximum number of times that the first plan computes an operation, on average, without another one being considered.
-const MAX_REPETITION: usize = 2;
-
-/// Visit budget of a search that starts from `begun`.
-fn budget(effort: Effort, begun: &State) -> u64 {
+/// Visit budget of a search that starts from a plan of `begun` picoseconds.
+fn budget(effort: Effort, begun: u64) -> u64 {
     match effort {
-        Effort::Quick => effort.visits().min(begun.time / (QUICKLY * VISIT_PS)),
-        effort if effort == Effort::default() => effort.visits().max((begun.time * RUNS / VISIT_PS).min(MAX_VISITS)),
+        Effort::Quick => effort.visits().min(begun / (QUICKLY * VISIT_PS)),
+        effort if effort == Effort::default() => effort.visits().max((begun * RUNS / VISIT_PS).min(MAX_VISITS)),
         effort => effort.visits(),
     }
 }
@@ -237,29 +225,12 @@ impl Kernels<'_, '_> {
     /// State with one kernel for each element of `stores`; `None` if one of them is illegal.
     pub fn state_of(&mut self, stores: &[Vec<usize>], stored: &BitSet) -> Option<State> {
         let made: Result<Vec<_>, Rule> = stores.iter().map(|s| self.get(s, stored)).collect();
-        Some(State::new(self.facts, stored.clone(), made.ok()?))
+        Some(State::new(stored.clone(), made.ok()?))
     }
 
-    /// State with another set of stored operations and some kernels replaced. `changed` are the operations that became
-    /// stored or are no longer stored. Kernels that load or compute one of them are rebuilt.
-    pub fn changed(
-        &mut self,
-        state: &State,
-        (stored, changed): (BitSet, &[usize]),
-        removed: &[usize],
-        added: &[Vec<usize>],
-    ) -> Result<State, Rule> {
-        let mut next = Vec::with_capacity(state.kernels.len());
-        for (_, k) in state.kernels.iter().enumerate().filter(|(n, _)| !removed.contains(n)) {
-            let ops = candidate_ops(&k.candidate);
-            let touches = |c: &usize| k.candidate.loads.binary_search(c).is_ok() || ops.binary_search(c).is_ok();
-            next.push(if changed.iter().any(touches) { self.get(&k.stores, &stored)? } else { k.clone() });
-        }
-        for stores in added.iter().filter(|s| !s.is_empty()) {
-            next.push(self.get(stores, &stored)?);
-        }
-        let state = State::new(self.facts, stored, next);
-        state.check(self.facts).map(|()| state)
+    /// State with one kernel for each element of `stores`; `None` if one of them, or the whole, is illegal.
+    pub fn legal_state_of(&mut self, stores: &[Vec<usize>], stored: &BitSet) -> Option<State> {
+        self.state_of(stores, stored).filter(|state| state.check(self.facts).is_ok())
     }
 }
 
@@ -279,13 +250,13 @@ impl<'f, 'a> ComponentSearch<'_, 'f, 'a> {
     /// # Errors
     /// When the component has no legal plan.
     pub fn search(mut self) -> Result<SearchResult, NoPlan> {
-        let (effort, state) = (self.effort, self.begin()?);
-        let state = self.without_repetition(state)?;
+        let effort = self.effort;
+        let state = self.begin()?;
         if !self.kernels.facts.ix.seg.mode.fused || effort == Effort::None {
             return Ok(SearchResult { state, complete: effort != Effort::None });
         }
         let greedy = self.with_products(state);
-        let limit = greedy.kernels.until(budget(effort, &greedy.state));
+        let limit = greedy.kernels.until(budget(effort, greedy.state.time));
         let state = greedy.improve(vec![], limit);
         if self.kernels.visits >= limit && effort == Effort::Quick {
             return Ok(SearchResult { state, complete: false });
@@ -304,21 +275,6 @@ impl<'f, 'a> ComponentSearch<'_, 'f, 'a> {
             return Ok(SearchResult { state, complete: false });
         }
         Ok(self.complete_search(state, limit))
-    }
-
-    /// First plan to improve: `begun`, or one that stores what several kernels would compute, if `begun` computes most
-    /// operations several times and is predicted to take longer. A loop that passes on two values, of which the first
-    /// plan stores one, computes the other in each iteration from all iterations before; to store it in one iteration
-    /// after the other takes a move each, of which each writes all later kernels again.
-    fn without_repetition(&mut self, begun: State) -> Result<State, NoPlan> {
-        let computed: usize = begun.kernels.iter().map(|k| candidate_ops(&k.candidate).len()).sum();
-        if !self.kernels.facts.ix.seg.mode.fused || computed < MAX_REPETITION * self.component.ops.len() {
-            return Ok(begun);
-        }
-        let mut stored = begun.stored.clone();
-        self.store_shared(&mut stored);
-        let shared = self.until_legal(stored)?;
-        Ok(if shared.time < begun.time { shared } else { begun })
     }
 
     /// Greedy search from a first plan, after the moves about operands of products.

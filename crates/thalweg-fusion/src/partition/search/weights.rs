@@ -7,9 +7,8 @@
 //! the folds along its left operand's rows, and the product of the scores. The products' operands have to be in memory
 //! and are stored if they are not.
 
-use super::State;
 use super::greedy::GreedySearch;
-use crate::partition::kernels::candidate_ops;
+use super::indexed::IndexedState;
 use crate::partition::log::{Move, considered};
 use crate::write::rules::Rule;
 use thalweg_ir::{ElementOp, Op};
@@ -24,9 +23,13 @@ impl GreedySearch<'_, '_, '_> {
         }
         // A kernel is named by one of its stores, which stays the same while others are merged, unless it is inside of
         // one.
-        let products = self.state.kernels.iter().filter(|k| self.has_exponentials(candidate_ops(&k.candidate)));
-        let names: Vec<usize> =
-            products.filter(|k| k.candidate.plan.product().is_some()).map(|k| k.name(facts)).collect();
+        let products = self
+            .state
+            .canonical()
+            .into_iter()
+            .map(|k| self.state.kernel(k))
+            .filter(|k| self.has_exponentials(k.candidate.ops()));
+        let names: Vec<usize> = products.filter(|k| k.candidate.plan.product().is_some()).map(|k| k.name).collect();
         for name in names {
             if !self.state.stored.has(name) {
                 continue;
@@ -47,12 +50,12 @@ impl GreedySearch<'_, '_, '_> {
     }
 
     /// State in which a product, the weights that are its left operand, and the product of the scores are one kernel.
-    fn flash_attention(&mut self, home: usize) -> Result<State, Rule> {
+    fn flash_attention(&mut self, home: usize) -> Result<IndexedState, Rule> {
         let facts = self.kernels.facts;
         let inside = self.inside(home);
         let products: Vec<usize> =
-            inside.iter().filter_map(|&k| self.state.kernels[k].candidate.plan.product()).collect();
-        let (&[a, b], Some(outer)) = (&products[..], self.state.kernels[home].candidate.plan.product()) else {
+            inside.iter().filter_map(|&k| self.state.kernel(k).candidate.plan.product()).collect();
+        let (&[a, b], Some(outer)) = (&products[..], self.state.kernel(home).candidate.plan.product()) else {
             return Err(Rule::SecondProduct);
         };
         let inner = if a == outer { b } else { a };
@@ -60,21 +63,22 @@ impl GreedySearch<'_, '_, '_> {
         let operands = facts.ix.tensors(inner).chain(facts.ix.tensors(outer).skip(1));
         let computed: Vec<usize> = operands.filter_map(|(_, v)| self.computed(v)).collect();
         let mut stored = self.state.clone();
-        let names: Vec<usize> = inside.iter().map(|&k| self.state.kernels[k].name(facts)).collect();
+        let names: Vec<usize> = inside.iter().map(|&k| self.state.kernel(k).name).collect();
         for v in computed {
             if !stored.stored.has(v) {
-                stored = self.kernels.stored_in(&stored, v, None)?;
+                stored.apply(self.kernels.stored_in(&stored, v, None)?);
             }
         }
         let mut inside: Vec<usize> = names.into_iter().map(|n| stored.home(n)).collect();
         inside.sort_unstable();
-        self.kernels.united(&stored, &inside)
+        stored.apply(self.kernels.united(&stored, &inside)?);
+        Ok(stored)
     }
 
     /// Indices of the kernels to merge: that of a product, those of the folds that it reads, and those of the products
     /// that these fold.
     fn inside(&self, home: usize) -> Vec<usize> {
-        let loads = |k: usize| self.state.kernels[k].candidate.loads.iter().copied();
+        let loads = |k: usize| self.state.kernel(k).candidate.loads.iter().copied();
         let mut inside = vec![home];
         let class = loads(home).find_map(|l| self.kernels.facts.rows_of_value(l));
         // Two rounds: the sum of exponentials may be in another kernel than the maximum, which it reads.
@@ -90,7 +94,7 @@ impl GreedySearch<'_, '_, '_> {
         }
         let folds = inside.iter().filter(|&&k| k != home);
         let behind: Vec<usize> = folds.flat_map(|&k| loads(k)).map(|l| self.state.home(l)).collect();
-        inside.extend(behind.into_iter().filter(|&k| self.state.kernels[k].candidate.plan.product().is_some()));
+        inside.extend(behind.into_iter().filter(|&k| self.state.kernel(k).candidate.plan.product().is_some()));
         inside.sort_unstable();
         inside.dedup();
         inside

@@ -1,3 +1,4 @@
+mod changes;
 mod factors;
 pub(crate) mod graphs;
 mod invariance;

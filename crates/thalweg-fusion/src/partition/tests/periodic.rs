@@ -70,6 +70,42 @@ fn what_each_iteration_would_compute_from_all_before_is_stored() {
     assert!(planned.visits < 20_000, "{} visits", planned.visits);
 }
 
+/// Recurrence of two values, of which products read only one, then a loss of all iterations: the segment is no loop, and
+/// a first plan that stores what products read computes the other value from its beginning in each iteration.
+fn recurrence(turns: usize) -> Graph {
+    let mut g = Graph::new();
+    let w = g.input(&[16, 16]);
+    let (mut h, mut c) = (g.input(&[8, 16]), g.input(&[8, 16]));
+    let mut loss = g.input(&[8, 16]);
+    for _ in 0..turns {
+        let gates = g.matmul(h, w);
+        let (open, new) = (g.unary(ElementOp::Sigmoid, gates), g.unary(ElementOp::Tanh, gates));
+        let (kept, added) = (g.binary(ElementOp::Mul, c, open), g.binary(ElementOp::Mul, open, new));
+        c = g.binary(ElementOp::Add, kept, added);
+        let shown = g.unary(ElementOp::Tanh, c);
+        h = g.binary(ElementOp::Mul, shown, open);
+        let square = g.binary(ElementOp::Mul, h, h);
+        loss = g.binary(ElementOp::Add, loss, square);
+    }
+    let sum = g.reduce(ReduceOp::Sum, loss, 1);
+    g.live(sum);
+    g.live(h);
+    g
+}
+
+#[test]
+fn a_recurrence_takes_visits_in_proportion_to_its_length() {
+    let visits = |turns: usize| {
+        let g = recurrence(turns);
+        let (facts, costs) = (Facts::new(g.0.as_segment()), Costs::typical());
+        let mut kernels = Kernels::new(&facts, &costs);
+        kernels.search_all(Effort::Visits(1)).expect("it has a plan");
+        kernels.visits
+    };
+    let (few, many) = (visits(60), visits(240));
+    assert!(many < 6 * few, "{few} visits of 60 turns, {many} of 240");
+}
+
 #[test]
 fn turns_of_other_sizes_are_no_loop() {
     let mut g = Graph::new();
