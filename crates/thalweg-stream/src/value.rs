@@ -114,7 +114,7 @@ pub(crate) struct Recomputation {
     pub left: Arc<LeftOver>,
     /// Index, in the subgraph, of the operation that computes the result.
     pub at: usize,
-    /// Inputs of the subgraph that the result depends on, each with its index.
+    /// Inputs of the subgraph that the result depends on, each with its index, ascending.
     pub inputs: Vec<(u32, Arc<Value>)>,
 }
 
@@ -123,11 +123,19 @@ pub(crate) struct Recomputation {
 pub(crate) struct LeftOver {
     pub subgraph: Arc<Subgraph>,
     pub scalars: Vec<u64>,
-    /// Call sites of gathers and scatters, by operation of the subgraph.
+    /// Call sites of gathers and scatters, by operation of the subgraph, ascending.
     pub sites: Vec<(u32, Site)>,
     pub mode: Mode,
     /// Epoch of a segment, and the index there of each operation that was recorded again in that segment.
     pub recorded: Mutex<(u64, Vec<Option<u32>>)>,
+}
+
+impl LeftOver {
+    /// Call sites of an operation of the subgraph.
+    pub fn sites_of(&self, op: usize) -> impl Iterator<Item = Site> {
+        let first = self.sites.partition_point(|s| (s.0 as usize) < op);
+        self.sites[first..].iter().take_while(move |s| s.0 as usize == op).map(|s| s.1)
+    }
 }
 
 /// Outcome of a value, with its checks and the watch of its reads.

@@ -7,6 +7,7 @@ use crate::rematerialization::{Decision, recomputing};
 use crate::site::{site, take_site};
 use crate::tunable::TUNABLES;
 use crate::value::{Operand, Recomputation, Recompute, Value};
+use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use thalweg_fusion::{BitSet, Question};
 use thalweg_ir::{Arg, DType, Op, Shape};
@@ -74,17 +75,19 @@ impl Recorder {
             places.clear();
             places.resize(subgraph.from.len(), None);
         }
-        let mut made: Vec<Option<Arc<Value>>> = vec![None; subgraph.from.len()];
-        let (needed, _) = match places[*at] {
-            Some(_) => (BitSet::default(), BitSet::default()),
-            None => subgraph.needed(*at, |o| places[o].is_some()),
-        };
-        // Values read by the operations are held, since a cut may come in between.
-        for i in needed.iter().chain([*at]) {
-            let args = subgraph.segment.ops[i].args();
-            for o in args.filter_map(|a| if let Arg::Op(o) = a { Some(o) } else { None }).chain([i]) {
-                if let (None, Some(place)) = (&made[o], places[o]) {
-                    made[o] = Some(self.values[place as usize].clone());
+        if let Some(place) = places[*at] {
+            let recorded = self.values[place as usize].clone();
+            *lock() = (epoch, places);
+            return recorded;
+        }
+        let (needed, _) = subgraph.needed(*at, |o| places[o].is_some());
+        // Values read by the operations are held, since a cut may come in between. A map, since they are few of the
+        // segment's operations, and this runs once for each of the dropped values.
+        let mut made: FxHashMap<usize, Arc<Value>> = FxHashMap::default();
+        for i in needed.iter() {
+            for o in subgraph.segment.ops[i].args().filter_map(|a| if let Arg::Op(o) = a { Some(o) } else { None }) {
+                if let Some(place) = places[o] {
+                    made.entry(o).or_insert_with(|| self.values[place as usize].clone());
                 }
             }
         }
@@ -94,28 +97,28 @@ impl Recorder {
             let args: Vec<Operand<'_>> = rel
                 .args()
                 .map(|arg| match arg {
-                    Arg::Op(o) => Operand::Value(made[o].as_ref().expect("arguments come first")),
+                    Arg::Op(o) => Operand::Value(&made[&o]),
                     Arg::Input(n) => {
-                        let input = inputs.iter().find(|(i, _)| *i as usize == n);
-                        Operand::Value(&input.expect("its inputs are kept").1)
+                        let input = inputs.binary_search_by_key(&(n as u32), |i| i.0);
+                        Operand::Value(&inputs[input.expect("its inputs are kept")].1)
                     }
                     _ => Operand::Scalar(*scalars.next().expect("there is one for each")),
                 })
                 .collect();
-            left.sites.iter().filter(|s| s.0 as usize == i).for_each(|s| site(s.1));
+            left.sites_of(i).for_each(site);
             let ints = &subgraph.segment.ints[subgraph.ints[i] as usize..subgraph.ints[i + 1] as usize];
             let value = self.record(mode, rel.op, rel.dtype, subgraph.segment.shapes[i], rel.attr, &args, ints);
             if value.epoch == self.epoch {
                 self.again.push(value.index);
                 places[i] = Some(value.index);
             }
-            made[i] = Some(value);
+            made.insert(i, value);
         }
         count(|c| c.operations_recomputed += needed.count() as u64);
         if self.epoch == epoch {
             *lock() = (epoch, places);
         }
-        made[*at].take().expect("it was made, or there")
+        made.remove(at).expect("it was made")
     }
 
     /// Decides which of the values that only a tape holds are written; these become live. Returns the others with their
