@@ -85,7 +85,7 @@ fn log_specials(y: f32, x: f32, zero: f32) -> f32 {
   return select(x, y, is_finite(x));
 }
 
-// The same with x = 0 as the zero: other numbers take one comparison.
+// Logarithm y of x with its specials; a positive finite x takes one comparison.
 fn log_value(y: f32, x: f32) -> f32 {
   if bitcast<u32>(x) - 1u < 0x7f7fffffu { return y; }
   return log_specials(y, x, 0.0);
@@ -268,7 +268,7 @@ fn atan_f32(x: f32) -> f32 {
   return select(with_sign(y, x), x, is_nan(x));
 }
 
-// Two magnitudes by one power of 2 that makes the larger one normal, with a normal reciprocal; subnormals are read as
+// Two magnitudes times one power of 2, which makes the larger one normal, with a normal reciprocal; subnormals are read as
 // integers. The smaller one may become 0 where the quotient is below the normal numbers.
 struct Magnitudes { least: f32, most: f32, power: f32 }
 

@@ -2,8 +2,8 @@
 //!
 //! In: the registers of a row, interleaved among its threads: thread `t` of `G` has the vectors `t`, `t + G`, … Out: a
 //! function that replaces elements by running results. Each thread reduces its vector; the threads of a warp scan these
-//! totals; totals of warps go through workgroup memory, and every warp scans them for itself, so that one barrier is
-//! enough. All threads of a workgroup take part.
+//! totals; totals of warps go through workgroup memory, and every warp scans them for itself, so that none waits for
+//! the results of another. All threads of a workgroup take part.
 
 use super::kernel::Emitter;
 use super::monoid::name;
@@ -180,7 +180,7 @@ impl Emitter<'_> {
         (self.shuffle(Type::Held(wide), x, &thread), inside)
     }
 
-    /// The same within warps, forward.
+    /// [`Emitter::neighbour`] among the threads of a warp, forward.
     fn neighbour_of_warp(&mut self, wide: DType, x: &str, offset: u32) -> (String, String) {
         let inside = format!("own_lane >= {offset}u");
         let thread = format!("(own_thread - select(0u, {offset}u, {inside}))");
