@@ -2,9 +2,13 @@
 
 mod circumstances;
 #[cfg(feature = "wgpu")]
+mod combine_bounds;
+#[cfg(feature = "wgpu")]
 mod fast_math;
 mod judged;
 mod near;
+#[cfg(feature = "wgpu")]
+mod permitted;
 mod tiers;
 
 use crate::disk::Disk;

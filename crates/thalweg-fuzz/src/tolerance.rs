@@ -1,8 +1,9 @@
 //! Tolerance of a device's result against the interpreter's, for one operation on equal arguments.
 
 use crate::products::{Product, products};
-use thalweg_ir::{DType, ElementOp, Op, RandomKind, ReduceOp, Scalar, ScanOp};
-use thalweg_kernel::reference::Array;
+use crate::program::Step;
+use thalweg_ir::{DType, ElementOp, Op, RandomKind, ReduceOp, Scalar, ScanOp, Shape};
+use thalweg_kernel::reference::{Array, RefArg};
 
 /// Distance of two numbers in ulp of `dtype`: the number of representable values from one to the other.
 fn ulps(a: f64, b: f64, dtype: DType) -> u64 {
@@ -47,6 +48,24 @@ pub struct Tolerance {
 }
 
 impl Tolerance {
+    /// Tolerance of a step with these arguments, by one of the functions below.
+    pub fn of_step(step: &Step, args: &[RefArg<'_>], new: fn(Op, DType, u32, &[&Array]) -> Tolerance) -> Tolerance {
+        let scalar = |arg: &RefArg<'_>| match arg {
+            RefArg::Scalar(bits) if step.dtype.is_float() => {
+                let bytes = Scalar::from_bits(*bits, step.dtype).to_f64().to_le_bytes();
+                Some(Array::from_bytes(Shape::SCALAR, DType::F64, &bytes))
+            }
+            _ => None,
+        };
+        let scalars: Vec<Array> = args.iter().filter_map(scalar).collect();
+        let tensor = |arg| match arg {
+            &RefArg::Array(a) => Some(a),
+            RefArg::Scalar(_) => None,
+        };
+        let all: Vec<&Array> = args.iter().filter_map(tensor).chain(&scalars).collect();
+        new(step.op, step.dtype, step.attr, &all)
+    }
+
     /// Makes the tolerance of an operation on these arguments, scalars included.
     pub fn new(op: Op, dtype: DType, attr: u32, args: &[&Array]) -> Tolerance {
         let epsilon = if dtype.is_float() { 2f64.powi(1 - dtype.mantissa_digits() as i32) } else { 0.0 };

@@ -26,6 +26,8 @@ pub struct Capabilities {
     /// Synchronization of a warp's threads without the rest of their block. Where there is none, all threads of a block
     /// take part in a shuffle.
     pub warps: bool,
+    /// Scans of rows in registers. Where there are none, rows are scanned in scratch memory.
+    pub held_scans: bool,
     /// Asynchronous copies from global to shared memory (`cp.async`). Where there are none, tiled GEMMs copy through
     /// registers.
     pub async_copies: bool,

@@ -127,6 +127,7 @@ pub(crate) fn chip(adapter: &Adapter) -> Chip {
             tensor_maps: false,
             exchange: false,
             warps: false,
+            held_scans: true,
             async_copies: false,
             dynamic_shared: false,
             groups: false,

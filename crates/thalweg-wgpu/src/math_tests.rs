@@ -96,6 +96,14 @@ const BOUNDS: &[(&str, ElementOp, f64)] = &[
     ("sigmoid", ElementOp::Sigmoid, 4.0),
     ("erf", ElementOp::Erf, 4.0),
     ("erfc", ElementOp::Erfc, 6.0),
+    ("tan", ElementOp::Tan, 5.0),
+    ("asin", ElementOp::Asin, 3.0),
+    ("acos", ElementOp::Acos, 3.0),
+    ("sinh", ElementOp::Sinh, 4.0),
+    ("cosh", ElementOp::Cosh, 3.0),
+    ("asinh", ElementOp::Asinh, 5.0),
+    ("acosh", ElementOp::Acosh, 5.0),
+    ("atanh", ElementOp::Atanh, 5.0),
 ];
 
 #[test]
@@ -114,8 +122,24 @@ fn functions_are_within_their_bounds() {
 
 /// Compares a function of two floats with its meaning, on pairs of notable and of random numbers.
 fn of_two(driver: &WgpuDriver, name: &str, op: ElementOp, bound: f64) {
-    let notable =
-        [0.0, -0.0, 1.0, -1.0, 0.5, -2.0, 3.0, 2.5, -3.5, 1e-30, 1e30, -1e30, f32::INFINITY, -f32::INFINITY, f32::NAN];
+    let notable = [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        0.5,
+        -2.0,
+        3.0,
+        2.5,
+        -3.5,
+        1e-30,
+        1e30,
+        -1e30,
+        f32::INFINITY,
+        -f32::INFINITY,
+        f32::NAN,
+        -f32::NAN,
+    ];
     let mut pairs: Vec<[u32; 2]> =
         notable.iter().flat_map(|x| notable.iter().map(|y| [x.to_bits(), y.to_bits()])).collect();
     let mut state = 1u64;
@@ -125,6 +149,9 @@ fn of_two(driver: &WgpuDriver, name: &str, op: ElementOp, bound: f64) {
     };
     pairs.extend((0..100_000).map(|_| [(random() * 40.0 - 4.0f32).to_bits(), (random() * 30.0 - 15.0).to_bits()]));
     pairs.extend((0..100_000).map(|_| [(0.9 + 0.2 * random()).to_bits(), ((random() - 0.5) * 1000.0).to_bits()]));
+    // Numbers of all magnitudes.
+    let mut any = || (random() - 0.5) * 2f32.powf(random() * 250.0 - 124.0);
+    pairs.extend((0..50_000).map(|_| [any().to_bits(), any().to_bits()]));
     let got = computed(driver, &format!("bitcast<u32>({name}_f32(bitcast<f32>(x), bitcast<f32>(y)))"), &pairs);
     let exact = op.row().meaning.float.unwrap();
     let (mut most, mut at) = (0.0, [0.0; 2]);
@@ -143,6 +170,13 @@ fn of_two(driver: &WgpuDriver, name: &str, op: ElementOp, bound: f64) {
 fn powers_are_within_their_bound() {
     let Some(driver) = driver() else { return };
     of_two(&driver, "pow", ElementOp::Pow, 4.0);
+}
+
+#[test]
+fn angles_and_lengths_are_within_their_bounds() {
+    let Some(driver) = driver() else { return };
+    of_two(&driver, "atan2", ElementOp::Atan2, 4.0);
+    of_two(&driver, "hypot", ElementOp::Hypot, 3.0);
 }
 
 #[test]

@@ -49,6 +49,7 @@ pub(crate) fn capabilities(sm: u32) -> Capabilities {
         tensor_maps: sm >= 90,
         exchange: true,
         warps: true,
+        held_scans: true,
         async_copies: true,
         dynamic_shared: true,
         groups: true,

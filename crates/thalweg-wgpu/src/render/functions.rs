@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn a_function_comes_with_those_that_it_calls() {
         let text = needed("let y = sigmoid_f32(x);");
-        for name in ["fn sigmoid_f32", "fn exp_polynomial", "fn scaled", "fn power_of_two", "fn is_nan"] {
+        for name in ["fn sigmoid_f32", "fn exp_polynomial", "fn scaled", "fn bits_of_whole", "fn is_nan"] {
             assert!(text.contains(name), "{name}: {text}");
         }
         assert!(!text.contains("fn erf_f32") && !text.contains("fn div_i32"), "{text}");

@@ -126,7 +126,7 @@ fn is_of_warp(statement: &Statement) -> bool {
         Statement::Let(_, value) | Statement::Variable(_, value) | Statement::Set(_, value) => any(value),
         Statement::Store { value, .. } | Statement::SetScratch { value, .. } => any(value),
         Statement::If(condition, ..) => any(condition),
-        Statement::Do(Action::FoldPoints { .. }) | Statement::WarpBarrier => true,
+        Statement::Do(Action::FoldPoints { .. } | Action::Scan { .. }) | Statement::WarpBarrier => true,
         _ => false,
     }
 }

@@ -2,13 +2,17 @@
 // promise: arguments are reduced by constants of so few bits that products with them are exact. NaN is put in by bits.
 // Bounds are measured by the tests of this crate (docs/wgpu.md).
 
-// 2^n for whole n in -126..=127.
-fn power_of_two(n: f32) -> f32 { return bitcast<f32>(u32(i32(n) + 127i) << 23u); }
+// Bits that end in those of the integer n, which is less than 2^22: conversions to integers are slow on GPUs.
+fn bits_of_whole(n: f32) -> u32 { return bitcast<u32>(n + 12582912.0); }
 
-// x times 2^n, in two steps: only the second one may leave the normal numbers.
+// 2^n for whole n in -126..=127.
+fn power_of_two(n: f32) -> f32 { return bitcast<f32>((bits_of_whole(n) << 23u) + 0x3f800000u); }
+
+// x times 2^n for whole n in -252..=254, by two factors: only the second product may leave the normal numbers.
 fn scaled(x: f32, n: f32) -> f32 {
-  let first = clamp(n, -120.0, 120.0);
-  return x * power_of_two(first) * power_of_two(clamp(n - first, -126.0, 126.0));
+  let bits = bits_of_whole(n);
+  let half = (bits << 22u) & 0xff800000u;
+  return x * bitcast<f32>(half + 0x3f800000u) * bitcast<f32>((bits << 23u) - half + 0x3f800000u);
 }
 
 // x - n ln 2.
@@ -81,6 +85,12 @@ fn log_specials(y: f32, x: f32, zero: f32) -> f32 {
   return select(x, y, is_finite(x));
 }
 
+// Logarithm y of x with its specials; a positive finite x takes one comparison.
+fn log_value(y: f32, x: f32) -> f32 {
+  if bitcast<u32>(x) - 1u < 0x7f7fffffu { return y; }
+  return log_specials(y, x, 0.0);
+}
+
 fn log_of_parts(parts: Parts) -> f32 {
   let f = parts.f;
   var p = -0.0745815 * f + 0.12813449;
@@ -95,7 +105,7 @@ fn log_of_parts(parts: Parts) -> f32 {
   return (f * f * p + parts.e * -2.12194440e-4 + f) + parts.e * 0.693359375;
 }
 
-fn log_f32(x: f32) -> f32 { return log_specials(log_of_parts(parts_of(x)), x, 0.0); }
+fn log_f32(x: f32) -> f32 { return log_value(log_of_parts(parts_of(x)), x); }
 
 fn log2_f32(x: f32) -> f32 {
   let parts = parts_of(x);
@@ -109,7 +119,7 @@ fn log2_f32(x: f32) -> f32 {
   p = p * f + 0.48090464;
   p = p * f + -0.7213473;
   p = p * f + 0.442695;
-  return log_specials((f * p + f) + parts.e, x, 0.0);
+  return log_value((f * p + f) + parts.e, x);
 }
 
 fn log1p_f32(x: f32) -> f32 {
@@ -157,15 +167,18 @@ fn less_quarters(x: f32) -> Turn {
   let exponent = i32((bits >> 23u) & 255u) - 126i;
   let word = exponent >> 5u;
   let shift = u32(exponent) & 31u;
-  var w: array<u32, 4>;
-  for (var k = 0i; k < 4i; k++) { w[k] = bits_of_two_over_pi(word - 1i + k); }
-  if shift != 0u {
-    for (var k = 0i; k < 3i; k++) { w[k] = (w[k] << shift) | (w[k + 1i] >> (32u - shift)); }
-  }
+  // Four neighbouring words, shifted to three.
+  let w0 = bits_of_two_over_pi(word - 1i);
+  let w1 = bits_of_two_over_pi(word);
+  let w2 = bits_of_two_over_pi(word + 1i);
+  let w3 = bits_of_two_over_pi(word + 2i);
+  let high = (w0 << shift) | ((w1 >> 1u) >> (31u - shift));
+  let middle = (w1 << shift) | ((w2 >> 1u) >> (31u - shift));
+  let low = (w2 << shift) | ((w3 >> 1u) >> (31u - shift));
   let fraction = u64((bits << 8u) | 0x80000000u);
-  var p = (fraction * u64(w[2])) >> 32u;
-  p = p + fraction * u64(w[1]);
-  p = p + ((fraction * u64(w[0])) << 32u);
+  var p = (fraction * u64(low)) >> 32u;
+  p = p + fraction * u64(middle);
+  p = p + ((fraction * u64(high)) << 32u);
   // The quotient in the two upper bits, rounded to nearest.
   var n = u32(p >> 62u);
   var rest = i64(p & ((u64(1) << 62u) - u64(1)));
@@ -200,7 +213,7 @@ fn sin_f32(x: f32) -> f32 {
   if abs(x) > 200.0 { return far_sine(x, 0u); }
   let n = round(x * 0.318309886);
   let y = sine_polynomial(less_pi(x, n));
-  return select(y, -y, (i32(n) & 1i) == 1i);
+  return select(y, -y, (bits_of_whole(n) & 1u) == 1u);
 }
 
 fn cos_f32(x: f32) -> f32 {
@@ -209,13 +222,33 @@ fn cos_f32(x: f32) -> f32 {
   // cos x = -(-1)^h sin(x - (h + 1/2) pi); products with halves are exact, too.
   let h = round(x * 0.318309886 - 0.5);
   let y = sine_polynomial(less_pi(x, h + 0.5));
-  return select(-y, y, (i32(h) & 1i) == 1i);
+  return select(-y, y, (bits_of_whole(h) & 1u) == 1u);
 }
 
-fn atan_f32(x: f32) -> f32 {
-  let a = abs(x);
-  let beyond = a > 1.0;
-  let t = select(a, 1.0 / a, beyond);
+// tan x = sin r / cos r, or -cos r / sin r beyond an odd number of quarter turns.
+fn tan_f32(x: f32) -> f32 {
+  if !is_finite(x) { return bits_f32(0x7fc00000u); }
+  if !bool_of_f32(x) { return x; }
+  var r = 0.0;
+  var n = 0u;
+  if abs(x) > 200.0 {
+    let turn = less_quarters(x);
+    r = turn.rest;
+    n = turn.n;
+  } else {
+    let quarters = round(x * 0.636619772);
+    r = less_pi(x, 0.5 * quarters);
+    n = bits_of_whole(quarters);
+  }
+  let sine = sine_polynomial(r);
+  let cosine = cosine_polynomial(r);
+  let is_odd = (n & 1u) == 1u;
+  let y = select(sine, cosine, is_odd) / select(cosine, sine, is_odd);
+  return select(y, -y, is_odd);
+}
+
+// Arc tangent of t in 0..=1.
+fn atan_polynomial(t: f32) -> f32 {
   let s = t * t;
   var p = 0.0029200881 * s + -0.01636541;
   p = p * s + 0.043207597;
@@ -224,9 +257,142 @@ fn atan_f32(x: f32) -> f32 {
   p = p * s + -0.14211008;
   p = p * s + 0.19993767;
   p = p * s + -0.33333153;
-  let near = t * s * p + t;
+  return t * s * p + t;
+}
+
+fn atan_f32(x: f32) -> f32 {
+  let a = abs(x);
+  let beyond = a > 1.0;
+  let near = atan_polynomial(select(a, 1.0 / a, beyond));
   let y = select(near, 1.57079637 - (near + 4.37113883e-8), beyond);
   return select(with_sign(y, x), x, is_nan(x));
+}
+
+// Two magnitudes times one power of 2, which makes the larger one normal, with a normal reciprocal; subnormals are read as
+// integers. The smaller one may become 0 where the quotient is below the normal numbers.
+struct Magnitudes { least: f32, most: f32, power: f32 }
+
+fn scaled_magnitudes(least: u32, most: u32) -> Magnitudes {
+  if most < 0x35800000u {
+    let low = select(bitcast<f32>(least) * 1.2676506e30, f32(least) * 1.7763568394002505e-15, least < 0x800000u);
+    let high = select(bitcast<f32>(most) * 1.2676506e30, f32(most) * 1.7763568394002505e-15, most < 0x800000u);
+    return Magnitudes(low, high, 7.8886091e-31);
+  }
+  let is_large = most > 0x71800000u;
+  let factor = select(1.0, 7.8886091e-31, is_large);
+  return Magnitudes(bitcast<f32>(least) * factor, bitcast<f32>(most) * factor, select(1.0, 1.2676506e30, is_large));
+}
+
+// The angle is an arc tangent in 0..=1, added to or subtracted from a multiple of pi / 2 in two parts.
+fn atan2_f32(y: f32, x: f32) -> f32 {
+  let a = bitcast<u32>(y) & 0x7fffffffu;
+  let b = bitcast<u32>(x) & 0x7fffffffu;
+  let least = min(a, b);
+  let most = max(a, b);
+  if most > 0x7f800000u { return bits_f32(0x7fc00000u); }
+  var q = 0.0;
+  if least == most {
+    q = select(0.0, 1.0, most != 0u);
+  } else if most != 0x7f800000u {
+    let pair = scaled_magnitudes(least, most);
+    q = pair.least / pair.most;
+  }
+  let t = atan_polynomial(q);
+  let is_steep = a > b;
+  let is_left = (bitcast<u32>(x) >> 31u) == 1u;
+  let quarters = select(select(0.0, 2.0, is_left), 1.0, is_steep);
+  let rest = select(t, -t, is_steep != is_left);
+  return with_sign(quarters * 1.57079637 + (rest - quarters * 4.37113883e-8), y);
+}
+
+// asin(t) / t - 1 for t^2 = s up to 1/4 (fdlibm).
+fn asin_quotient(s: f32) -> f32 {
+  let p = s * (0.16666587 + s * (-0.042743422 + s * -0.008656363));
+  return p / (1.0 + s * -0.70662963);
+}
+
+// Arc sine of the root of (1 - |x|) / 2, for |x| in 1/2..=1.
+fn asin_of_rest(a: f32) -> f32 {
+  let s = 0.5 - 0.5 * a;
+  let t = sqrt(s);
+  return t + t * asin_quotient(s);
+}
+
+fn asin_f32(x: f32) -> f32 {
+  let a = abs(x);
+  if bitcast<u32>(a) > 0x3f800000u { return bits_f32(0x7fc00000u); }
+  if a < 0.5 { return x + x * asin_quotient(x * x); }
+  return with_sign(1.57079637 - (2.0 * asin_of_rest(a) + 4.37113883e-8), x);
+}
+
+fn acos_f32(x: f32) -> f32 {
+  let a = abs(x);
+  if bitcast<u32>(a) > 0x3f800000u { return bits_f32(0x7fc00000u); }
+  if a < 0.5 { return 1.57079637 - ((x + x * asin_quotient(x * x)) + 4.37113883e-8); }
+  let y = 2.0 * asin_of_rest(a);
+  return select(y, 3.14159274 - (y + 8.74227766e-8), (bitcast<u32>(x) >> 31u) == 1u);
+}
+
+// e^|x| / 2 without an overflow before that of the hyperbolic functions.
+fn half_exp(x: f32) -> f32 {
+  let a = min(abs(x), 91.0);
+  let n = round(a * 1.44269504);
+  return scaled(exp_polynomial(less_ln2(a, n)), n - 1.0);
+}
+
+fn cosh_f32(x: f32) -> f32 {
+  let e = half_exp(x);
+  return select(e + 0.25 / e, x, is_nan(x));
+}
+
+fn sinh_f32(x: f32) -> f32 {
+  let s = x * x;
+  var p = 2.5052108e-8 * s + 2.7557319e-6;
+  p = p * s + 1.9841270e-4;
+  p = p * s + 8.3333333e-3;
+  p = p * s + 0.16666667;
+  let near = x * s * p + x;
+  let e = half_exp(x);
+  let far = with_sign(e - 0.25 / e, x);
+  return select(select(far, near, abs(x) < 1.0), x, is_nan(x));
+}
+
+// Inverse hyperbolic functions: of large arguments log(2 a), else log1p of a sum without cancellation.
+fn asinh_f32(x: f32) -> f32 {
+  let a = abs(x);
+  if !is_finite(x) || a < 1e-4 { return x; }
+  let s = a * a;
+  let y = select(log1p_f32(a + s / (1.0 + sqrt(s + 1.0))), log_f32(a) + 0.69314718, a > 1e9);
+  return with_sign(y, x);
+}
+
+fn acosh_f32(x: f32) -> f32 {
+  // In 1..=infinity positive bits compare like numbers.
+  if bitcast<i32>(x) < 0x3f800000i || is_nan(x) { return bits_f32(0x7fc00000u); }
+  if is_infinite(x) { return x; }
+  let t = x - 1.0;
+  return select(log1p_f32(t + sqrt(t * (t + 2.0))), log_f32(x) + 0.69314718, x > 1e9);
+}
+
+fn atanh_f32(x: f32) -> f32 {
+  let a = abs(x);
+  let bits = bitcast<u32>(a);
+  if bits >= 0x3f800000u { return with_sign(bits_f32(select(0x7fc00000u, 0x7f800000u, bits == 0x3f800000u)), x); }
+  if a < 1e-4 { return x; }
+  return with_sign(0.5 * log1p_f32((a + a) / (1.0 - a)), x);
+}
+
+// An infinity takes precedence over NaN (IEEE 754).
+fn hypot_f32(x: f32, y: f32) -> f32 {
+  let a = bitcast<u32>(x) & 0x7fffffffu;
+  let b = bitcast<u32>(y) & 0x7fffffffu;
+  let least = min(a, b);
+  let most = max(a, b);
+  if least == 0u { return bits_f32(most); }
+  if most >= 0x7f800000u { return bits_f32(select(0x7fc00000u, 0x7f800000u, a == 0x7f800000u || b == 0x7f800000u)); }
+  let pair = scaled_magnitudes(least, most);
+  let q = pair.least / pair.most;
+  return pair.most * sqrt(1.0 + q * q) * pair.power;
 }
 
 fn tanh_f32(x: f32) -> f32 {

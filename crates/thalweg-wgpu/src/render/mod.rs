@@ -4,6 +4,7 @@
 //! 64-bit words; the address of an operand is a 32-bit offset in the chunk that the operand's argument names.
 //!
 //! * `kernel`: a whole source. `statements`, `expressions`, `memory`, `routines`: its parts.
+//! * `scans`: scans of rows in registers.
 //! * `types`, `elements`, `monoid`: dtypes, elementwise operations, combine operations of folds and scans.
 //! * `binding`: the type by which memory is bound. `unrolling`: loops that are written out.
 //! * `functions`: the prelude, of which a source has the functions that it calls.
@@ -18,6 +19,7 @@ mod kernel;
 mod memory;
 mod monoid;
 mod routines;
+mod scans;
 mod scope;
 mod statements;
 pub mod types;

@@ -14,32 +14,42 @@ fn is_infinite(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) == 0x7f8
 
 fn is_finite(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) < 0x7f800000u; }
 
-// Integer that compares like a float other than NaN; zeros are equal, subnormals are not 0.
-fn order_of(x: f32) -> i32 {
+// Integer that compares like a float: 0 for -infinity, 0xff000000 for infinity, more for NaN; zeros are equal,
+// subnormals are not 0.
+fn rank_of(x: f32) -> u32 {
   let bits = bitcast<i32>(x);
-  return select(bits, bitcast<i32>(0x80000000u) - bits, bits < 0i);
+  let sign = bits >> 31u;
+  return bitcast<u32>(((bits & 0x7fffffffi) ^ sign) - sign + 0x7f800000i);
 }
 
-fn equal_f32(x: f32, y: f32) -> bool { return (order_of(x) == order_of(y)) & !is_nan(x) & !is_nan(y); }
-
-fn less_f32(x: f32, y: f32) -> bool { return (order_of(x) < order_of(y)) & !is_nan(x) & !is_nan(y); }
-
-fn less_equal_f32(x: f32, y: f32) -> bool { return (order_of(x) <= order_of(y)) & !is_nan(x) & !is_nan(y); }
-
-// Integer that compares like a float other than NaN, with -0 below +0.
-fn total_order(x: f32) -> i32 {
-  let bits = bitcast<i32>(x);
-  return select(bits, bits ^ 0x7fffffffi, bits < 0i);
+fn equal_f32(x: f32, y: f32) -> bool {
+  let rank = rank_of(y);
+  return (rank_of(x) == rank) & (rank <= 0xff000000u);
 }
 
+fn less_f32(x: f32, y: f32) -> bool {
+  let rank = rank_of(y);
+  return (rank_of(x) < rank) & (rank <= 0xff000000u);
+}
+
+fn less_equal_f32(x: f32, y: f32) -> bool {
+  let rank = rank_of(y);
+  return (rank_of(x) <= rank) & (rank <= 0xff000000u);
+}
+
+// Bits of a float that compare like it as an i32, with -0 below +0, and NaN at the ends; its own inverse.
+fn total_order(bits: u32) -> u32 { return bits ^ (bitcast<u32>(bitcast<i32>(bits) >> 31u) & 0x7fffffffu); }
+
+// Extremes as u32, after a rotation that puts NaN of either sign above infinity, or below -infinity: so a NaN wins
+// without a test.
 fn larger_f32(x: f32, y: f32) -> f32 {
-  let most = select(y, x, total_order(x) > total_order(y));
-  return select(most, bits_f32(0x7fc00000u), is_nan(x) | is_nan(y));
+  let most = max(total_order(bitcast<u32>(x)) + 0x7f800001u, total_order(bitcast<u32>(y)) + 0x7f800001u);
+  return bitcast<f32>(total_order(most - 0x7f800001u));
 }
 
 fn smaller_f32(x: f32, y: f32) -> f32 {
-  let least = select(y, x, total_order(x) < total_order(y));
-  return select(least, bits_f32(0x7fc00000u), is_nan(x) | is_nan(y));
+  let least = min(total_order(bitcast<u32>(x)) + 0x807fffffu, total_order(bitcast<u32>(y)) + 0x807fffffu);
+  return bitcast<f32>(total_order(least - 0x807fffffu));
 }
 
 // x - x and x / x.
@@ -49,11 +59,12 @@ fn unit_quotient_f32(x: f32) -> f32 {
   return select(bits_f32(0x7fc00000u), 1.0, is_finite(x) & ((bitcast<u32>(x) & 0x7fffffffu) != 0u));
 }
 
-fn relu_f32(x: f32) -> f32 { return select(x, 0.0, (order_of(x) <= 0i) & !is_nan(x)); }
+// -infinity to -0 are a range of bits.
+fn relu_f32(x: f32) -> f32 { return select(x, 0.0, bitcast<u32>(x) - 0x80000000u <= 0x7f800000u); }
 
 fn sign_f32(x: f32) -> f32 {
-  let order = order_of(x);
-  let sign = select(select(0.0, -1.0, order < 0i), 1.0, order > 0i);
+  let rank = rank_of(x);
+  let sign = select(select(0.0, -1.0, rank < 0x7f800000u), 1.0, rank > 0x7f800000u);
   return select(sign, x, is_nan(x));
 }
 

@@ -88,7 +88,7 @@ impl Emitter<'_> {
     }
 
     /// Monoid of a scan, dtype of its elements and dtype of its accumulator.
-    fn scan(&self, scan: u16) -> Option<(Monoid, DType, DType)> {
+    pub fn scan(&self, scan: u16) -> Option<(Monoid, DType, DType)> {
         let wide = self.wide(scan)?;
         self.kernel.definitions.iter().find_map(|of| match *of {
             Definition::Scan { number, op, dtype } if number == scan => Some((op.monoid()?, dtype, wide)),
@@ -108,11 +108,14 @@ impl Emitter<'_> {
         let Some(lanes) = lanes else { return self.refuse("lanes of no registers are folded") };
         let (combine, ty) = (name(op, dtype), self.type_name(Type::Held(dtype)));
         let own = format!("fold_lanes{lanes}_{combine}");
-        let body = format!(
-            "  var x = all_lanes;\n  for (var o = {}u; o > 0u; o = o / 2u) {{\n    for (var i = 0u; i < o; i++) {{ x[i] = {combine}(x[i], x[i + o]); }}\n  }}\n  return x[0];\n",
-            lanes / 2
-        );
-        self.globals.insert(own.clone(), format!("fn {own}(all_lanes: array<{ty}, {lanes}>) -> {ty} {{\n{body}}}"));
+        // Written out: an array with computed indices is in memory.
+        let mut all: Vec<String> = (0..lanes).map(|i| format!("x[{i}]")).collect();
+        while all.len() > 1 {
+            let half = all.len() / 2;
+            all = (0..half).map(|i| format!("{combine}({}, {})", all[i], all[i + half])).collect();
+        }
+        let folded = &all[0];
+        self.globals.insert(own.clone(), format!("fn {own}(x: array<{ty}, {lanes}>) -> {ty} {{ return {folded}; }}"));
         format!("{own}({text})")
     }
 
@@ -146,7 +149,7 @@ impl Emitter<'_> {
     }
 
     /// Text of the value that another thread of the warp has.
-    fn shuffle(&mut self, ty: Type, x: &str, thread: &str) -> String {
+    pub fn shuffle(&mut self, ty: Type, x: &str, thread: &str) -> String {
         if self.subgroup < WARP {
             return format!("{}({x}, {thread})", self.shuffled(ty));
         }

@@ -1,6 +1,7 @@
 //! Statements.
 
 use super::kernel::{Emitter, Pool};
+use super::scans::RowScan;
 use super::scope::{SharedRange, Symbol, spelled};
 use super::types::{number, size};
 use std::fmt::Write;
@@ -290,8 +291,19 @@ impl Emitter<'_> {
                 (0..lanes).for_each(|v| self.line(format!("{text}[{v}] = {call}({text}[{v}]);")));
             }
             Action::LoadShared { to, from } => self.load_shared(to, from),
+            Action::Scan { number, group, back, buffer, thread, count, parts, links: None } => {
+                self.scan_row(&RowScan {
+                    number: *number,
+                    group: u32::from(*group),
+                    back: *back,
+                    buffer,
+                    thread,
+                    count,
+                    parts,
+                })
+            }
             Action::Scan { .. } | Action::Push { .. } | Action::FoldBlocks { .. } => {
-                self.refuse("rows are not scanned in registers, and blocks exchange nothing");
+                self.refuse("blocks exchange nothing");
             }
             Action::Fence | Action::Reset { .. } | Action::StoreState { .. } => {
                 self.refuse("blocks exchange nothing");

@@ -129,7 +129,10 @@ fn scans() {
         agrees(1e-4, || floats(shape).cumsum(1));
         agrees(1e-4, || floats(shape).cumsum(0));
         agrees(0.0, || floats(shape).cummax(1));
+        agrees(1e-4, || floats(shape).flip(1).cumsum(1).flip(1));
+        agrees(4e-2, || floats(shape).cast(DType::BF16).cumsum(1).cast(DType::F32));
         equals(|| integers(shape, DType::I32).cumsum(1));
+        equals(|| integers(shape, DType::I8).cumsum(1));
         equals(|| integers(shape, DType::I64).cumsum(0));
         equals(|| integers(shape, DType::I64).cumsum(1));
         equals(|| integers(shape, DType::U64).cumprod(1));

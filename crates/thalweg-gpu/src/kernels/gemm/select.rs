@@ -603,6 +603,7 @@ mod tests {
             async_copies: false,
             dynamic_shared: false,
             groups: false,
+            held_scans: false,
             wide_atomics: false,
         };
         Chip {

@@ -39,7 +39,7 @@ impl Spread<'_> {
 
     /// Whether all scans run in registers, because the strategy holds whole rows there.
     pub(super) fn scans_are_held(&self, strategy: RowStrategy) -> bool {
-        let held = matches!(strategy, RowStrategy::Registers { .. }) && self.target.chip().capabilities.warps;
+        let held = matches!(strategy, RowStrategy::Registers { .. }) && self.target.chip().capabilities.held_scans;
         held && self.body.scans.iter().all(|s| is_in_registers(s, self.scan_dtype(s)))
     }
 
