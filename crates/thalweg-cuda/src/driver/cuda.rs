@@ -17,6 +17,7 @@
 //! * `map`: tensor maps (TMA descriptors).
 //! * `peer`: copies from one GPU to another.
 //! * `products`: choice of a product's algorithm in cuBLASLt.
+//! * `ranks`: the GPU as NCCL's target.
 
 mod api;
 mod assertion;
@@ -29,9 +30,11 @@ mod graph;
 mod map;
 mod peer;
 mod products;
+mod ranks;
 mod staging;
 
 use thalweg_gpu::product::Product;
+use thalweg_gpu::runtime::RankLibrary;
 
 use super::cufft::Plans;
 use super::cusolver::Solvers;
@@ -196,7 +199,9 @@ impl Cuda {
             open_to: Mutex::default(),
             assertion: OnceLock::new(),
         };
-        Ok(Arc::new(Cuda { parts: Arc::new(parts), queue: 0 }))
+        let parts = Arc::new(parts);
+        ranks::register(&parts);
+        Ok(Arc::new(Cuda { parts, queue: 0 }))
     }
 
     /// Grows the pool ahead of demand once allocations of `bytes` exceed its reserve: by `bytes` plus half of the
@@ -346,6 +351,11 @@ impl Driver for Cuda {
 
     fn libraries(&self) -> Option<&dyn Libraries> {
         Some(self)
+    }
+
+    fn ranks(&self) -> Result<Arc<dyn RankLibrary>, String> {
+        let target = ranks::OfGpu::new(Cuda { parts: self.parts.clone(), queue: self.queue });
+        Ok(Arc::new(super::nccl::Nccl::open(Arc::new(target), self.major)?))
     }
 
     fn has_queues(&self) -> bool {

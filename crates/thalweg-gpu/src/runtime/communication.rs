@@ -1,0 +1,168 @@
+//! Transfers between the GPUs of several ranks, by a library of their vendor.
+//!
+//! In: a [`RankLibrary`] of the driver, and the device's queues. Out: a [`Communication`] whose transfers are in a
+//! queue of their own. Always true: a transfer follows the writer of its operand and precedes later uses of its result,
+//! by tickets ([`super::order`]) like any other work.
+
+use super::driver::Event;
+use super::queues::Queues;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+use thalweg_ir::DType;
+use thalweg_runtime::{Buffer, Communication, Communicator, Completion, Error, Span, Transfer, count};
+
+/// Library of transfers, bound to a GPU and a queue. Methods may be called on any thread.
+pub trait RankLibrary: Send + Sync + Debug {
+    /// Identity of the GPU, different from those of all other GPUs of all hosts.
+    ///
+    /// # Errors
+    /// The driver's message.
+    fn identity(&self) -> Result<String, String>;
+
+    /// Whether the library combines elements of a dtype.
+    fn combines(&self, dtype: DType) -> bool;
+
+    /// Id of a new group.
+    ///
+    /// # Errors
+    /// The library's message.
+    fn new_id(&self) -> Result<Vec<u8>, String>;
+
+    /// Joins a group; waits until all ranks have.
+    ///
+    /// # Errors
+    /// The library's message.
+    fn join(&self, id: &[u8], rank: usize, size: usize) -> Result<Arc<dyn Ranks>, String>;
+}
+
+/// Membership in a group.
+pub trait Ranks: Send + Sync + Debug {
+    /// Submits a transfer to the queue, from and to these addresses with these numbers of elements.
+    ///
+    /// # Errors
+    /// When the device or the library refuses, or the group was left.
+    fn submit(&self, transfer: &Transfer, dtype: DType, x: (u64, usize), y: (u64, usize)) -> Result<(), Error>;
+
+    /// Failure that the library has noticed.
+    fn failure(&self) -> Option<String>;
+
+    /// Ends transfers that wait for other ranks, and leaves the group.
+    fn abort(&self);
+
+    /// Leaves the group; all transfers have completed.
+    fn close(&self);
+}
+
+/// Communication of a device with these queues, which is called `device` in errors.
+///
+/// # Errors
+/// When the driver has no such library, or all work is in one queue.
+pub fn communication(queues: &Arc<Queues>, device: &str) -> Result<Arc<dyn Communication>, Error> {
+    let failed = |message: String| Error::Device { device: device.into(), message };
+    if queues.order().is_one() {
+        return Err(failed("collectives need several queues, and THALWEG_CUDA_QUEUES is off".into()));
+    }
+    let library = queues.order().driver(super::order::COLLECTIVES).ranks().map_err(failed)?;
+    Ok(Arc::new(OfDevice { queues: queues.clone(), device: device.into(), library }))
+}
+
+/// Library with the queues of its device.
+#[derive(Clone, Debug)]
+struct OfDevice {
+    queues: Arc<Queues>,
+    device: String,
+    library: Arc<dyn RankLibrary>,
+}
+
+impl OfDevice {
+    fn failed(&self, message: String) -> Error {
+        Error::Device { device: self.device.clone(), message }
+    }
+}
+
+impl Communication for OfDevice {
+    fn identity(&self) -> Result<String, Error> {
+        self.library.identity().map_err(|message| self.failed(message))
+    }
+
+    fn combines(&self, dtype: DType) -> bool {
+        self.library.combines(dtype)
+    }
+
+    fn new_id(&self) -> Result<Vec<u8>, Error> {
+        self.library.new_id().map_err(|message| self.failed(message))
+    }
+
+    fn join(&self, id: &[u8], rank: usize, size: usize, timeout: Duration) -> Result<Arc<dyn Communicator>, Error> {
+        // The library's call has no timeout: a rank that never comes leaves this thread behind.
+        let (library, id, (send, joined)) = (self.library.clone(), id.to_vec(), channel());
+        let body = move || {
+            let _ = send.send(library.join(&id, rank, size));
+        };
+        let thread = std::thread::Builder::new().name(format!("thalweg-join-{rank}"));
+        thread.spawn(body).map_err(|e| self.failed(format!("no thread to join a group of ranks: {e}")))?;
+        match joined.recv_timeout(timeout) {
+            Ok(Ok(ranks)) => Ok(Arc::new(Joined { of: self.clone(), ranks })),
+            Ok(Err(message)) => Err(self.failed(message)),
+            Err(RecvTimeoutError::Timeout) => {
+                Err(self.failed(format!("not all {size} ranks have joined a group within {} s", timeout.as_secs_f64())))
+            }
+            Err(RecvTimeoutError::Disconnected) => Err(self.failed("joining a group of ranks panicked".into())),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Joined {
+    of: OfDevice,
+    ranks: Arc<dyn Ranks>,
+}
+
+impl Communicator for Joined {
+    fn enqueue(
+        &self,
+        transfer: &Transfer,
+        dtype: DType,
+        x: Option<Span<'_>>,
+        y: Option<Span<'_>>,
+    ) -> Result<Arc<dyn Completion>, Error> {
+        let buffers = |of: &Option<Span<'_>>| of.iter().map(|span| span.buffer.clone()).collect::<Vec<Buffer>>();
+        let (read, written) = (buffers(&x), buffers(&y));
+        let place = |of: &Option<Span<'_>>| of.map_or((0, 0), |span| (span.address(), span.count));
+        let (x, y) = (place(&x), place(&y));
+        count(|c| c.library_calls += 1);
+        let event = self.of.queues.transfer(
+            &read.iter().collect::<Vec<_>>(),
+            &written.iter().collect::<Vec<_>>(),
+            &mut || self.ranks.submit(transfer, dtype, x, y),
+        )?;
+        Ok(Arc::new(Reached(event)))
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.ranks.failure()
+    }
+
+    fn abort(&self) {
+        self.ranks.abort();
+    }
+
+    fn close(&self) {
+        self.ranks.close();
+    }
+}
+
+#[derive(Debug)]
+struct Reached(Arc<dyn Event>);
+
+impl Completion for Reached {
+    fn is_reached(&self) -> Result<bool, Error> {
+        self.0.has_happened()
+    }
+
+    fn wait(&self) -> Result<(), Error> {
+        self.0.wait()
+    }
+}
