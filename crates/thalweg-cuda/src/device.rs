@@ -16,8 +16,8 @@ use thalweg_ir::{Convolution, View};
 use thalweg_kernel::{Contracts, Geometry, Kernel, Moved, Residence};
 use thalweg_runtime::environment;
 use thalweg_runtime::{
-    Backend, Batch, Buffer, Communication, Decomposition, Device, Error, Fourier, MemoryStats, Pool, Program, ProgramInfo, Throughput,
-    Timing, count,
+    Backend, Batch, Buffer, Communication, Decomposition, Device, Error, Fourier, MemoryStats, Pool, Program,
+    ProgramInfo, Throughput, Timing, count,
 };
 
 /// A GPU, with its memory pool, queues and compiler.

@@ -55,15 +55,8 @@ const MAJORS: [u32; 2] = [13, 12];
 
 impl Sought {
     /// All kinds of libraries.
-    pub const ALL: [Sought; 7] = [
-        Sought::Driver,
-        Sought::Nvrtc,
-        Sought::CublasLt,
-        Sought::Cudnn,
-        Sought::Cufft,
-        Sought::Cusolver,
-        Sought::Nccl,
-    ];
+    pub const ALL: [Sought; 7] =
+        [Sought::Driver, Sought::Nvrtc, Sought::CublasLt, Sought::Cudnn, Sought::Cufft, Sought::Cusolver, Sought::Nccl];
 
     /// Name of the library for people.
     pub fn name(self) -> &'static str {

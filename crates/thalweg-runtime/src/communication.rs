@@ -7,7 +7,6 @@
 use crate::{Buffer, Error};
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::time::Duration;
 use thalweg_ir::DType;
 
 /// Operation that combines the elements of all ranks.
@@ -46,16 +45,6 @@ pub enum Transfer {
         /// Number of elements from each rank.
         received: Vec<usize>,
     },
-    /// Sends the operand to a rank.
-    Send {
-        /// Rank that receives it.
-        to: usize,
-    },
-    /// Receives a tensor from a rank.
-    Receive {
-        /// Rank that sends it.
-        from: usize,
-    },
 }
 
 /// Range of a buffer: an operand or result, row-major.
@@ -93,26 +82,33 @@ pub trait Communication: Send + Sync + Debug {
     /// The library's.
     fn new_id(&self) -> Result<Vec<u8>, Error>;
 
-    /// Joins a group as one of its ranks. Waits for the others.
+    /// Joins a group as one of its ranks. Waits for the others, as long as `give_up` returns no reason not to.
     ///
     /// # Errors
-    /// The library's, and when not all ranks have joined within the timeout.
-    fn join(&self, id: &[u8], rank: usize, size: usize, timeout: Duration) -> Result<Arc<dyn Communicator>, Error>;
+    /// The library's, and the reason of `give_up`.
+    fn join(
+        &self,
+        id: &[u8],
+        rank: usize,
+        size: usize,
+        give_up: &dyn Fn() -> Option<String>,
+    ) -> Result<Arc<dyn Communicator>, Error>;
 }
 
 /// Membership of a device in a group of ranks.
 pub trait Communicator: Send + Sync + Debug {
     /// Enqueues a transfer of elements of a dtype. It starts after the writer of `x` and after all uses of `y`; later
-    /// work with these buffers follows it. Other work goes on meanwhile. A rank without operand or result passes `None`.
+    /// work with these buffers follows it. Other work goes on meanwhile.
     ///
     /// # Errors
-    /// When the device or the library refuses, or the group was left.
+    /// When a span is outside of its buffer or of another size than the transfer's, the device or the library refuses,
+    /// or the group was left.
     fn enqueue(
         &self,
         transfer: &Transfer,
         dtype: DType,
-        x: Option<Span<'_>>,
-        y: Option<Span<'_>>,
+        x: Span<'_>,
+        y: Span<'_>,
     ) -> Result<Arc<dyn Completion>, Error>;
 
     /// Failure that the library has noticed since, of this rank or of a connection.

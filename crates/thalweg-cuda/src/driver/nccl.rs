@@ -258,13 +258,11 @@ impl Group {
         unsafe {
             match transfer {
                 Transfer::AllReduce(op) => {
-                    let status =
-                        (api.all_reduce)(from, to, x_count, arithmetic()?, operation(*op), handle, stream);
+                    let status = (api.all_reduce)(from, to, x_count, arithmetic()?, operation(*op), handle, stream);
                     check("ncclAllReduce", status)
                 }
                 Transfer::ReduceScatter(op) => {
-                    let status =
-                        (api.reduce_scatter)(from, to, y_count, arithmetic()?, operation(*op), handle, stream);
+                    let status = (api.reduce_scatter)(from, to, y_count, arithmetic()?, operation(*op), handle, stream);
                     check("ncclReduceScatter", status)
                 }
                 Transfer::AllGather => {
@@ -273,12 +271,6 @@ impl Group {
                 Transfer::Broadcast { root } => {
                     let status = (api.broadcast)(from, to, of_bytes(x_count), BYTES, *root as i32, handle, stream);
                     check("ncclBroadcast", status)
-                }
-                Transfer::Send { to } => {
-                    check("ncclSend", (api.send)(from, of_bytes(x_count), BYTES, *to as i32, handle, stream))
-                }
-                Transfer::Receive { from } => {
-                    check("ncclRecv", (api.receive)(to, of_bytes(y_count), BYTES, *from as i32, handle, stream))
                 }
                 Transfer::AllToAll { sent, received } => {
                     check("ncclGroupStart", (api.group_start)())?;

@@ -11,7 +11,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 use thalweg_ir::DType;
-use thalweg_runtime::{Buffer, Communication, Communicator, Completion, Error, Span, Transfer, count};
+use thalweg_runtime::{Communication, Communicator, Completion, Error, Span, Transfer, count};
+
+/// Time between two questions whether to give up.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// Library of transfers, bound to a GPU and a queue. Methods may be called on any thread.
 pub trait RankLibrary: Send + Sync + Debug {
@@ -95,7 +98,13 @@ impl Communication for OfDevice {
         self.library.new_id().map_err(|message| self.failed(message))
     }
 
-    fn join(&self, id: &[u8], rank: usize, size: usize, timeout: Duration) -> Result<Arc<dyn Communicator>, Error> {
+    fn join(
+        &self,
+        id: &[u8],
+        rank: usize,
+        size: usize,
+        give_up: &dyn Fn() -> Option<String>,
+    ) -> Result<Arc<dyn Communicator>, Error> {
         // The library's call has no timeout: a rank that never comes leaves this thread behind.
         let (library, id, (send, joined)) = (self.library.clone(), id.to_vec(), channel());
         let body = move || {
@@ -103,13 +112,19 @@ impl Communication for OfDevice {
         };
         let thread = std::thread::Builder::new().name(format!("thalweg-join-{rank}"));
         thread.spawn(body).map_err(|e| self.failed(format!("no thread to join a group of ranks: {e}")))?;
-        match joined.recv_timeout(timeout) {
-            Ok(Ok(ranks)) => Ok(Arc::new(Joined { of: self.clone(), ranks })),
-            Ok(Err(message)) => Err(self.failed(message)),
-            Err(RecvTimeoutError::Timeout) => {
-                Err(self.failed(format!("not all {size} ranks have joined a group within {} s", timeout.as_secs_f64())))
+        loop {
+            match joined.recv_timeout(PAUSE) {
+                Ok(Ok(ranks)) => return Ok(Arc::new(Joined { of: self.clone(), size, ranks })),
+                Ok(Err(message)) => return Err(self.failed(message)),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(self.failed("joining a group of ranks panicked".into()));
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    if let Some(reason) = give_up() {
+                        return Err(self.failed(format!("joining a group of ranks: {reason}")));
+                    }
+                }
             }
-            Err(RecvTimeoutError::Disconnected) => Err(self.failed("joining a group of ranks panicked".into())),
         }
     }
 }
@@ -117,7 +132,32 @@ impl Communication for OfDevice {
 #[derive(Debug)]
 struct Joined {
     of: OfDevice,
+    size: usize,
     ranks: Arc<dyn Ranks>,
+}
+
+impl Joined {
+    /// Returns an error unless a span lies within its buffer.
+    fn check(&self, span: Span<'_>, dtype: DType) -> Result<(), Error> {
+        let end = span.count.checked_mul(dtype.size()).and_then(|bytes| bytes.checked_add(span.offset));
+        match end.is_some_and(|end| end <= span.buffer.bytes()) {
+            true => Ok(()),
+            false => Err(self.of.failed(format!("{} elements of {dtype} beyond {:?}", span.count, span.buffer))),
+        }
+    }
+
+    /// Number of elements of the result of a transfer of `x` elements; `None` if there is no such transfer.
+    fn result_of(&self, transfer: &Transfer, x: usize) -> Option<usize> {
+        let all = |list: &[usize]| {
+            if list.len() == self.size { list.iter().try_fold(0usize, |a, &b| a.checked_add(b)) } else { None }
+        };
+        match transfer {
+            Transfer::AllReduce(_) | Transfer::Broadcast { .. } => Some(x),
+            Transfer::AllGather => x.checked_mul(self.size),
+            Transfer::ReduceScatter(_) => x.is_multiple_of(self.size).then(|| x / self.size),
+            Transfer::AllToAll { sent, received } => all(received).filter(|_| all(sent) == Some(x)),
+        }
+    }
 }
 
 impl Communicator for Joined {
@@ -125,19 +165,18 @@ impl Communicator for Joined {
         &self,
         transfer: &Transfer,
         dtype: DType,
-        x: Option<Span<'_>>,
-        y: Option<Span<'_>>,
+        x: Span<'_>,
+        y: Span<'_>,
     ) -> Result<Arc<dyn Completion>, Error> {
-        let buffers = |of: &Option<Span<'_>>| of.iter().map(|span| span.buffer.clone()).collect::<Vec<Buffer>>();
-        let (read, written) = (buffers(&x), buffers(&y));
-        let place = |of: &Option<Span<'_>>| of.map_or((0, 0), |span| (span.address(), span.count));
-        let (x, y) = (place(&x), place(&y));
+        [x, y].into_iter().try_for_each(|span| self.check(span, dtype))?;
+        if self.result_of(transfer, x.count) != Some(y.count) {
+            let message =
+                format!("{transfer:?} of {} elements among {} ranks gives no {}", x.count, self.size, y.count);
+            return Err(self.of.failed(message));
+        }
         count(|c| c.library_calls += 1);
-        let event = self.of.queues.transfer(
-            &read.iter().collect::<Vec<_>>(),
-            &written.iter().collect::<Vec<_>>(),
-            &mut || self.ranks.submit(transfer, dtype, x, y),
-        )?;
+        let submit = &mut || self.ranks.submit(transfer, dtype, (x.address(), x.count), (y.address(), y.count));
+        let event = self.of.queues.transfer(&[x.buffer], &[y.buffer], submit)?;
         Ok(Arc::new(Reached(event)))
     }
 

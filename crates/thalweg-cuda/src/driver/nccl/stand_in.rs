@@ -17,7 +17,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use thalweg_runtime::Error;
 
 /// Table of the functions.
-pub(in crate::driver) static API: Api = Api {
+pub(super) static API: Api = Api {
     version,
     error,
     last_error,
@@ -156,7 +156,8 @@ unsafe extern "C" fn join(to: *mut Handle, size: i32, id: UniqueId, rank: i32) -
     drop(state);
     locked(&GROUPS).retain(|(known, _)| *known != id);
     let numbers = || (0..size).map(|_| AtomicU64::new(0)).collect();
-    let member = Member { group, rank, aborted: Arc::default(), calls: AtomicU64::new(0), sent: numbers(), received: numbers() };
+    let member =
+        Member { group, rank, aborted: Arc::default(), calls: AtomicU64::new(0), sent: numbers(), received: numbers() };
     // A communicator of a test is small; a call that an abort overtakes may still use it.
     // SAFETY: an out-pointer to a handle.
     unsafe { *to = Box::into_raw(Box::new(member)).cast() };
@@ -199,7 +200,11 @@ unsafe extern "C" fn group_end() -> Status {
         return SUCCESS;
     }
     let grouped = GROUPED.take();
-    grouped.into_iter().flatten().map(|submit| submit()).fold(SUCCESS, |all, one| if all == SUCCESS { one } else { all })
+    grouped
+        .into_iter()
+        .flatten()
+        .map(|submit| submit())
+        .fold(SUCCESS, |all, one| if all == SUCCESS { one } else { all })
 }
 
 /// Submits a call now, or at the end of the open group.
@@ -299,8 +304,20 @@ fn combine(call: Call, operands: &[Arc<Vec<u8>>]) -> Vec<u8> {
                 };
                 let two = |a: $accumulator, b: $accumulator| match call.option {
                     1 => $multiply(a, b),
-                    2 => if b > a { b } else { a },
-                    3 => if b < a { b } else { a },
+                    2 => {
+                        if b > a {
+                            b
+                        } else {
+                            a
+                        }
+                    }
+                    3 => {
+                        if b < a {
+                            b
+                        } else {
+                            a
+                        }
+                    }
                     _ => $add(a, b),
                 };
                 let all = operands.iter().map(one).reduce(two).expect("there is a rank");
