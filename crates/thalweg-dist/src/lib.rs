@@ -30,6 +30,7 @@
 mod buckets;
 mod collectives;
 mod data_parallel;
+mod device;
 mod engine;
 mod environment;
 mod member;

@@ -8,6 +8,7 @@ use super::bytes::{self, Concatenation};
 use super::record::{Collective, Origin};
 use crate::World;
 use crate::reduce::ReduceOp;
+use thalweg::communication::Transfer;
 use thalweg::{Backward, DType, Shape, Tensor};
 
 /// Sizes before an axis, of it, and after it.
@@ -39,6 +40,7 @@ impl World {
             origin,
             operand: Some(x),
             result: (shape, dtype),
+            transfer: self.combination(op, dtype).map(Transfer::AllReduce),
         };
         let rule = move |world: &World, of: Backward<Tensor, Tensor>| reduced_rule(world, op, origin.backward(), of);
         self.record(collective, Some(Box::new(rule)), move |ranks, x, out| {
@@ -52,6 +54,12 @@ impl World {
         let (dtype, size) = (x.dtype(), self.size());
         let mut shape = *x.shape();
         shape.dims_mut()[axis] *= size;
+        let [before, own, after] = around(x, axis);
+        if before > 1 && self.is_on_device(x) {
+            // A library concatenates along the first axis only. The permutation starts the collective, without a wait.
+            let parts = self.gathered(&x.reshape([1, x.numel()]), 0, origin);
+            return parts.reshape([size, before, own, after]).movedim(0, 1).reshape(shape);
+        }
         let collective = Collective {
             name: "all_gather",
             operation: "all_gather".into(),
@@ -60,6 +68,7 @@ impl World {
             origin,
             operand: Some(x),
             result: (shape, dtype),
+            transfer: Some(Transfer::AllGather),
         };
         let own = *x.shape();
         let rule = move |world: &World, Backward { gradients: dy, .. }: Backward<Tensor, Tensor>| {
@@ -81,6 +90,7 @@ impl World {
             origin,
             operand: Some(x),
             result: (shape, dtype),
+            transfer: self.combination(op, dtype).map(Transfer::ReduceScatter),
         };
         let operand = *x.shape();
         let rule = move |world: &World, Backward { gradients: dy, .. }: Backward<Tensor, Tensor>| {
@@ -104,6 +114,7 @@ impl World {
             origin,
             operand: Some(x),
             result: (*x.shape(), x.dtype()),
+            transfer: Some(Transfer::Broadcast { root }),
         };
         let rule = move |world: &World, Backward { gradients: dy, .. }: Backward<Tensor, Tensor>| {
             let sum = world.reduced(&dy, ReduceOp::Sum, origin.backward());
@@ -124,6 +135,14 @@ impl World {
         origin: Origin,
     ) -> Tensor {
         let (dtype, size) = (x.dtype(), self.size());
+        let rows: usize = shape.dims()[..axis].iter().product();
+        if rows > 1 && self.is_on_device(x) {
+            // As in a gather; all parts are of one size.
+            let parts = [size, shape.numel() / size];
+            let exchanged = self.exchanged(x, agreed, [sent, received], (Shape::new(&parts), 0), origin);
+            let [own, after] = [shape.dims()[axis] / size, shape.dims()[axis + 1..].iter().product()];
+            return exchanged.reshape([size, rows, own, after]).movedim(0, 1).reshape(shape);
+        }
         let collective = Collective {
             name: "all_to_all",
             operation: "all_to_all".into(),
@@ -132,9 +151,9 @@ impl World {
             origin,
             operand: Some(x),
             result: (shape, dtype),
+            transfer: Some(Transfer::AllToAll { sent: sent.clone(), received: received.clone() }),
         };
         let in_bytes = |counts: &[usize]| counts.iter().map(|n| n * dtype.size()).collect::<Vec<usize>>();
-        let rows = shape.dims()[..axis].iter().product();
         let (sizes, parts) = (in_bytes(&sent), Concatenation { sizes: in_bytes(&received), rows });
         let operand = *x.shape();
         let rule = move |world: &World, Backward { gradients: dy, .. }: Backward<Tensor, Tensor>| {

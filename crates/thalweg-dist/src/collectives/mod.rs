@@ -256,7 +256,9 @@ impl World {
         if self.size() > 1 {
             let (operation, origin, result) = ("barrier".into(), Origin::here(), (Shape::new(&[0]), DType::U8));
             let (agreed, operand) = (String::new(), None);
-            let all = Collective { name: "barrier", operation, agreed, is_joint: true, origin, operand, result };
+            let transfer = None;
+            let all =
+                Collective { name: "barrier", operation, agreed, is_joint: true, origin, operand, result, transfer };
             let arrived = Concatenation { sizes: vec![0; self.size()], rows: 1 };
             self.record(all, None, move |ranks, x, out| bytes::all_gather(ranks, &arrived, x, out)).memory()?;
         }
@@ -281,6 +283,8 @@ impl World {
     #[track_caller]
     fn message(&self, name: &'static str, (from, to): (usize, usize), result: (Shape, DType)) -> Collective<'_> {
         let (operation, agreed) = (format!("send({from} to {to})"), format!("{}{}", result.1, result.0));
-        Collective { name, operation, agreed, is_joint: false, origin: Origin::here(), operand: None, result }
+        // NCCL's sends wait for their receivers, so two ranks that both send first would wait forever.
+        let (origin, operand, transfer) = (Origin::here(), None, None);
+        Collective { name, operation, agreed, is_joint: false, origin, operand, result, transfer }
     }
 }
