@@ -98,12 +98,13 @@ impl Member {
         number: u64,
         group: &Group,
         signature: &Arc<Signature>,
-        (transfer, dtype): (&Transfer, DType),
+        (transfer, dtype, is_ragged): (&Transfer, DType, bool),
         (x, y): (Span<'_>, Span<'_>),
     ) -> Result<impl Fn() -> Result<(), Failure> + Send + Sync + use<>, Failure> {
         self.run_before(number);
-        let enqueue = || self.submit(group, signature, (transfer, dtype), (x, y));
-        let flight = match self.refusal() {
+        let enqueue = || self.submit(group, signature, (transfer, dtype, is_ragged), (x, y));
+        let reported = || self.engine().inbox().failure().map(Failure::reported);
+        let flight = match self.refusal().or_else(reported) {
             Some(failure) => Err(failure),
             None => trace::span("collective", || signature.to_string(), enqueue),
         };
@@ -118,10 +119,13 @@ impl Member {
         self: &Arc<Member>,
         group: &Group,
         signature: &Arc<Signature>,
-        (transfer, dtype): (&Transfer, DType),
+        (transfer, dtype, is_ragged): (&Transfer, DType, bool),
         (x, y): (Span<'_>, Span<'_>),
     ) -> Result<Arc<Flight>, Failure> {
         let communicator = self.communicator(group, signature)?;
+        if let (Transfer::AllToAll { sent, received }, true) = (transfer, is_ragged) {
+            self.compare_counts(group, signature, [sent, received], dtype.size())?;
+        }
         let size = group.ranks.len();
         let [next, previous] = [1, size - 1].map(|distance| group.ranks[(group.rank + distance) % size]);
         let flight = Arc::new(Flight {
@@ -143,6 +147,38 @@ impl Member {
         Ok(flight)
     }
 
+    /// Compares the numbers of elements that this rank expects with those that the others send. Waits for them: a library
+    /// waits forever for elements that do not come.
+    fn compare_counts(
+        &self,
+        group: &Group,
+        signature: &Arc<Signature>,
+        [sent, received]: [&[usize]; 2],
+        size: usize,
+    ) -> Result<(), Failure> {
+        let mut exchange = Exchange::new(self, group, signature);
+        for rank in exchange.others() {
+            exchange.send(rank, Arc::new(((sent[rank] * size) as u64).to_ne_bytes().to_vec()))?;
+        }
+        let at = &signature.at;
+        for rank in std::iter::once(group.rank).chain(exchange.others()) {
+            let bytes = match rank == group.rank {
+                true => (sent[rank] * size) as u64,
+                false => {
+                    let bytes: Option<[u8; 8]> = exchange.receive(rank, 8)?.as_slice().try_into().ok();
+                    u64::from_ne_bytes(bytes.expect("8 bytes"))
+                }
+            };
+            let expected = (received[rank] * size) as u64;
+            if bytes != expected {
+                let sender = group.ranks[rank];
+                let cause = format!("rank {sender} sent {bytes} bytes at {at}, and {expected} were expected");
+                return Err(Failure::new(cause));
+            }
+        }
+        Ok(())
+    }
+
     /// Communicator of a group. Joined at the first transfer, for which all ranks are there.
     fn communicator(&self, group: &Group, signature: &Arc<Signature>) -> Result<Arc<dyn Communicator>, Failure> {
         if let Some(known) = group.communicator.get() {
@@ -150,12 +186,15 @@ impl Member {
         }
         let library = self.device.communication().map_err(|e| Failure::new(e.to_string()))?;
         let mut exchange = Exchange::new(self, group, signature);
+        // Joining has no end if a rank is missing, so all say first that they are there.
         let id = if group.rank == 0 {
+            exchange.others().try_for_each(|rank| exchange.receive(rank, 0).map(drop))?;
             let id = library.new_id().map_err(|e| Failure::new(e.to_string()))?;
             let message = Arc::new(id.clone());
             exchange.others().try_for_each(|rank| exchange.send(rank, message.clone()))?;
             id
         } else {
+            exchange.send(0, Arc::default())?;
             exchange.receive_any(0)?.to_vec()
         };
         let start = Instant::now();

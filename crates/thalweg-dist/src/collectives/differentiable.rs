@@ -41,6 +41,7 @@ impl World {
             operand: Some(x),
             result: (shape, dtype),
             transfer: self.combination(op, dtype).map(Transfer::AllReduce),
+            is_ragged: false,
         };
         let rule = move |world: &World, of: Backward<Tensor, Tensor>| reduced_rule(world, op, origin.backward(), of);
         self.record(collective, Some(Box::new(rule)), move |ranks, x, out| {
@@ -69,6 +70,7 @@ impl World {
             operand: Some(x),
             result: (shape, dtype),
             transfer: Some(Transfer::AllGather),
+            is_ragged: false,
         };
         let own = *x.shape();
         let rule = move |world: &World, Backward { gradients: dy, .. }: Backward<Tensor, Tensor>| {
@@ -91,6 +93,7 @@ impl World {
             operand: Some(x),
             result: (shape, dtype),
             transfer: self.combination(op, dtype).map(Transfer::ReduceScatter),
+            is_ragged: false,
         };
         let operand = *x.shape();
         let rule = move |world: &World, Backward { gradients: dy, .. }: Backward<Tensor, Tensor>| {
@@ -115,6 +118,7 @@ impl World {
             operand: Some(x),
             result: (*x.shape(), x.dtype()),
             transfer: Some(Transfer::Broadcast { root }),
+            is_ragged: false,
         };
         let rule = move |world: &World, Backward { gradients: dy, .. }: Backward<Tensor, Tensor>| {
             let sum = world.reduced(&dy, ReduceOp::Sum, origin.backward());
@@ -124,12 +128,12 @@ impl World {
     }
 
     /// Sends the next `sent[i]` elements of `x` to each rank `i`; concatenates the `received[i]` elements from each
-    /// along an axis of the result's shape.
+    /// along an axis of the result's shape. `is_ragged`: whether the numbers may differ between sender and receiver.
     #[track_caller]
     pub(super) fn exchanged(
         &self,
         x: &Tensor,
-        agreed: String,
+        (agreed, is_ragged): (String, bool),
         [sent, received]: [Vec<usize>; 2],
         (shape, axis): (Shape, usize),
         origin: Origin,
@@ -139,7 +143,7 @@ impl World {
         if rows > 1 && self.is_on_device(x) {
             // As in a gather; all parts are of one size.
             let parts = [size, shape.numel() / size];
-            let exchanged = self.exchanged(x, agreed, [sent, received], (Shape::new(&parts), 0), origin);
+            let exchanged = self.exchanged(x, (agreed, is_ragged), [sent, received], (Shape::new(&parts), 0), origin);
             let [own, after] = [shape.dims()[axis] / size, shape.dims()[axis + 1..].iter().product()];
             return exchanged.reshape([size, rows, own, after]).movedim(0, 1).reshape(shape);
         }
@@ -152,6 +156,7 @@ impl World {
             operand: Some(x),
             result: (shape, dtype),
             transfer: Some(Transfer::AllToAll { sent: sent.clone(), received: received.clone() }),
+            is_ragged,
         };
         let in_bytes = |counts: &[usize]| counts.iter().map(|n| n * dtype.size()).collect::<Vec<usize>>();
         let (sizes, parts) = (in_bytes(&sent), Concatenation { sizes: in_bytes(&received), rows });
@@ -160,7 +165,7 @@ impl World {
             // Of several rows: all parts are of one size.
             let dy = if rows == 1 { dy } else { divided(&dy, axis, size) };
             let counts = [received.clone(), sent.clone()];
-            world.exchanged(&dy, agreed.clone(), counts, (operand, 0), origin.backward())
+            world.exchanged(&dy, (agreed.clone(), is_ragged), counts, (operand, 0), origin.backward())
         };
         self.record(collective, Some(Box::new(rule)), move |ranks, x, out| {
             bytes::all_to_all(ranks, (&sizes, &parts), x, out)

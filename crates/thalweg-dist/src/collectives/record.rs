@@ -57,6 +57,8 @@ pub(super) struct Collective<'a> {
     pub result: (Shape, DType),
     /// The collective as a transfer between devices, where a library has it.
     pub transfer: Option<Transfer>,
+    /// Whether ranks may expect other numbers of elements than they are sent.
+    pub is_ragged: bool,
 }
 
 /// Derivative of a collective: the gradient of its operand.
@@ -94,7 +96,7 @@ impl World {
         rule: Option<Rule>,
         run: impl Fn(&mut Exchange<'_>, &[u8], &mut [u8]) -> Result<(), Failure> + Send + Sync + 'static,
     ) -> Tensor {
-        let Collective { name, operation, agreed, is_joint, origin, operand, result, transfer } = collective;
+        let Collective { name, operation, agreed, is_joint, origin, operand, result, transfer, is_ragged } = collective;
         let transfer = transfer.filter(|_| operand.is_some_and(|x| self.is_on_device(x)));
         let count = if is_joint { self.group.recorded.load(Relaxed) + 1 } else { 0 };
         let signature = Arc::new(Signature {
@@ -125,7 +127,7 @@ impl World {
                 let (member, group, own) = (self.member.clone(), self.group.clone(), signature.clone());
                 let dtype = result.1;
                 op.transfer(move |x, y| {
-                    let done = member.enqueue(number, &group, &own, (&transfer, dtype), (x[0], y[0]));
+                    let done = member.enqueue(number, &group, &own, (&transfer, dtype, is_ragged), (x[0], y[0]));
                     let wait = done.map_err(|failure| in_origin(failure, origin))?;
                     Ok(Box::new(move || wait().map_err(|failure| in_origin(failure, origin))))
                 })
