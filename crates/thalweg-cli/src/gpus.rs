@@ -44,6 +44,7 @@ fn library(found: &LibrarySearch) -> Vec<String> {
             Sought::Cudnn => "missing: convolutions take up to 5 times as long without it;",
             Sought::Cufft => "missing: Fourier transforms run on the host without it;",
             Sought::Cusolver => "missing: decompositions of matrices run on the host without it;",
+            Sought::Nccl => "missing: several GPUs exchange data by way of the host without it;",
             _ => "missing, needed:",
         };
         let text = format!("{what} {}", found.advice.as_deref().unwrap_or_default());
