@@ -13,8 +13,9 @@ mod gpt2;
 use gpt2::{Gpt2, Size};
 use std::time::{Duration, Instant};
 use thalweg::communication::Communication;
-use thalweg::{DType, Device, finish_further_searches, finish_searches, synchronize};
+use thalweg::{DType, Device, Gradients, counters, finish_further_searches, finish_searches, synchronize};
 use thalweg_dist::{DataParallel, ReduceOp, World, WorldOptions};
+use thalweg_nn::NamePath;
 use thalweg_nn::optim::AdamW;
 use thalweg_nn::prelude::*;
 
@@ -46,16 +47,21 @@ fn main() -> Result<(), Error> {
         }
         Some("bandwidth") => on_all(&bandwidth),
         Some("train") => {
-            let (batch, length) = (number(1, 8), number(2, 1024));
-            if launched.size() == 1 {
-                World::local(1, |world| train(&world, (batch, length), Exchange::Overlapped))?;
+            let (batch, length, mib) = (number(1, 8), number(2, 1024), number(3, 25));
+            let run = |how: Exchange| on_all(&|world| train(&world, (batch, length), how, mib << 20));
+            if launched.size() == 1 && arguments.len() < 5 {
+                World::local(1, |world| train(&world, (batch, length), Exchange::None, mib << 20))?;
             }
-            on_all(&|world| train(&world, (batch, length), Exchange::After))?;
-            on_all(&|world| train(&world, (batch, length), Exchange::Overlapped))
+            let all = [Exchange::None, Exchange::Cut, Exchange::After, Exchange::Overlapped];
+            let asked = |how: &&Exchange| arguments.len() < 5 || arguments[4..].contains(&format!("{how:?}"));
+            all.iter().filter(asked).try_for_each(|&how| run(how))
         }
         _ => Err(Error::Value("one of check, bandwidth, train".into())),
     }
 }
+
+/// Combination of two elements.
+type Combine = fn(f64, f64) -> f64;
 
 /// Compares each collective with its definition.
 fn check(world: World) -> Result<(), Error> {
@@ -76,11 +82,11 @@ fn check(world: World) -> Result<(), Error> {
             let of = |rank: usize| (0..n).map(|i| ((i * 7 + rank * 3) % 4 + 1) as f64).collect::<Vec<f64>>();
             let all: Vec<Vec<f64>> = (0..size).map(of).collect();
             let x = Tensor::new(all[rank].clone()).cast(dtype);
-            let fold = |f: fn(f64, f64) -> f64| -> Vec<f64> {
+            let fold = |f: Combine| -> Vec<f64> {
                 (0..n).map(|i| all.iter().map(|x| x[i]).reduce(f).expect("a rank")).collect()
             };
             let of_own = |x: &[f64]| x[rank * rows..(rank + 1) * rows].to_vec();
-            let ops: [(ReduceOp, fn(f64, f64) -> f64); 4] = [
+            let ops: [(ReduceOp, Combine); 4] = [
                 (ReduceOp::Sum, |a, b| a + b),
                 (ReduceOp::Product, |a, b| a * b),
                 (ReduceOp::Max, f64::max),
@@ -191,15 +197,36 @@ fn bandwidth(world: World) -> Result<(), Error> {
 /// When gradients are exchanged.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Exchange {
+    /// Never: each rank trains alone, for comparison.
+    None,
+    /// Never, with the stream cut at the end of each bucket, as `Overlapped` does.
+    Cut,
+    /// After the backward pass.
     After,
+    /// During the backward pass.
     Overlapped,
 }
 
+/// Gradients, with the stream cut whenever those of a bucket are complete.
+fn cut(model: &Gpt2, loss: &Tensor, bucket_bytes: usize) -> Gradients {
+    let mut parameters = vec![];
+    model.visit(&mut NamePath::root(), &mut |_, _, tensor| parameters.push(tensor.clone()));
+    let mut waiting: Vec<Tensor> = vec![];
+    loss.backward_observed(&parameters, |_, gradient| {
+        waiting.push(gradient.flatten());
+        if waiting.iter().map(|t| t.numel() * 4).sum::<usize>() >= bucket_bytes {
+            // A failure is that of a later read.
+            let _ = Tensor::cat(&waiting, 0).start();
+            waiting.clear();
+        }
+    })
+}
+
 /// Trains GPT-2 small on random tokens, with parameters in f32 and the rest in bf16; prints tokens per second.
-fn train(world: &World, (batch, length): (usize, usize), exchange: Exchange) -> Result<(), Error> {
+fn train(world: &World, (batch, length): (usize, usize), exchange: Exchange, bucket_bytes: usize) -> Result<(), Error> {
     manual_seed(1);
     let mut model = Gpt2::new(SMALL);
-    let parallel = DataParallel::new(world);
+    let parallel = DataParallel::new(world).bucket_bytes(bucket_bytes);
     parallel.broadcast(&mut model)?;
     manual_seed(7 + world.rank() as u64);
     let tokens = Tensor::randint(0..50257, [batch, length + 1]);
@@ -209,6 +236,8 @@ fn train(world: &World, (batch, length): (usize, usize), exchange: Exchange) -> 
         narrow.update(&mut |_, _, tensor| tensor.cast(DType::BF16));
         let loss = narrow.loss(&tokens);
         let gradients = match exchange {
+            Exchange::None => loss.backward(),
+            Exchange::Cut => cut(&model, &loss, bucket_bytes),
             Exchange::Overlapped => parallel.backward(&model, &loss),
             Exchange::After => {
                 let mut gradients = loss.backward();
@@ -233,8 +262,9 @@ fn train(world: &World, (batch, length): (usize, usize), exchange: Exchange) -> 
         step().item_f64()?;
     }
     let prepare = prepare.elapsed().as_secs_f64();
-    let mut times = vec![];
+    let (mut times, mut recording) = (vec![], vec![]);
     let mut last = 0.0;
+    let before = counters();
     for _ in 0..5 {
         world.barrier()?;
         synchronize()?;
@@ -243,19 +273,33 @@ fn train(world: &World, (batch, length): (usize, usize), exchange: Exchange) -> 
         for _ in 0..5 {
             loss = Some(step());
         }
+        recording.push(start.elapsed().as_secs_f64() / 5.0);
         last = loss.expect("a step").item_f64()?;
         world.synchronize()?;
         times.push(start.elapsed().as_secs_f64() / 5.0);
     }
     times.sort_by(f64::total_cmp);
+    recording.sort_by(f64::total_cmp);
+    let counted = counters() - before;
     if world.rank() == 0 {
         let (time, size) = (times[times.len() / 2], world.size());
         println!(
-            "train {size} ranks, {batch} x {length}, {exchange:?}: {:.2} ms a step ({:.2} to {:.2}), {:.0} tokens/s, loss {first:.4} to {last:.4}, prepared in {prepare:.0} s",
+            "train {size} ranks, {batch} x {length}, buckets of {} MiB, {exchange:?}: {:.2} ms a step ({:.2} to {:.2}), {:.0} tokens/s, loss {first:.4} to {last:.4}",
+            bucket_bytes >> 20,
             time * 1e3,
             times[0] * 1e3,
             times[times.len() - 1] * 1e3,
             (size * batch * length) as f64 / time
+        );
+        let each = |name: &str| counted.list().iter().find(|c| c.0 == name).map_or(0.0, |c| c.1 as f64 / 25.0);
+        println!(
+            "  a step: host {:.2} ms, {} operations, {} segments, {} kernels, {} collectives, {} waits between queues; prepared in {prepare:.0} s",
+            recording[recording.len() / 2] * 1e3,
+            each("operations"),
+            each("segments"),
+            each("kernels"),
+            each("library_calls"),
+            each("queue_waits")
         );
     }
     Ok(())

@@ -12,14 +12,13 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
-use thalweg::communication::{Communicator, Completion, Span, Transfer};
+use thalweg::communication::{Communication, Communicator, Completion, Span, Transfer};
 use thalweg::{DType, Device, trace};
 
-/// Time between two looks at transfers that have not completed: at first, and when they take long.
-const SHORT_PAUSE: Duration = Duration::from_micros(100);
-const LONG_PAUSE: Duration = Duration::from_millis(1);
-/// Number of looks after which a transfer takes long.
-const SHORT_PAUSES: usize = 50;
+/// Time between two looks of the watch thread. Each asks the driver, which delays threads that launch kernels.
+const PAUSE: Duration = Duration::from_millis(1);
+/// Time between two looks of a reader, whose transfer has completed and whose signature is under way.
+const SHORT_PAUSE: Duration = Duration::from_micros(20);
 
 /// Identity of a device whose transfers a library enqueues; `None` if there is none.
 pub(crate) fn identity(device: Device) -> Option<String> {
@@ -59,6 +58,7 @@ pub(crate) struct Watch {
     changed: Condvar,
     /// Held by the thread that compares signatures, which come in order.
     looking: Mutex<()>,
+    library: OnceLock<Option<Arc<dyn Communication>>>,
 }
 
 #[derive(Default)]
@@ -147,6 +147,11 @@ impl Member {
         Ok(flight)
     }
 
+    /// Library of the device; `None` if there is none.
+    pub fn library(&self) -> Option<&Arc<dyn Communication>> {
+        self.watch.library.get_or_init(|| self.device.communication().ok()).as_ref()
+    }
+
     /// Compares the numbers of elements that this rank expects with those that the others send. Waits for them: a library
     /// waits forever for elements that do not come.
     fn compare_counts(
@@ -184,7 +189,7 @@ impl Member {
         if let Some(known) = group.communicator.get() {
             return Ok(known.clone());
         }
-        let library = self.device.communication().map_err(|e| Failure::new(e.to_string()))?;
+        let library = self.library().ok_or_else(|| Failure::new("the device has no library of collectives"))?;
         let mut exchange = Exchange::new(self, group, signature);
         // Joining has no end if a rank is missing, so all say first that they are there.
         let id = if group.rank == 0 {
@@ -319,7 +324,7 @@ impl Member {
             if let Some(failure) = self.failure() {
                 return Err(failure.clone());
             }
-            std::thread::sleep(SHORT_PAUSE / 4);
+            std::thread::sleep(SHORT_PAUSE);
         }
     }
 
@@ -334,7 +339,6 @@ impl Member {
 
 /// Watches the transfers of a rank until it is gone.
 fn watch_all(watch: &Watch, member: &Weak<Member>) {
-    let mut looks = 0;
     loop {
         let Some(member) = member.upgrade() else { return };
         // Once the rank has failed there is nothing to notice.
@@ -343,12 +347,11 @@ fn watch_all(watch: &Watch, member: &Weak<Member>) {
             member.look();
         }
         drop(member);
-        looks = if is_idle { 0 } else { looks + 1 };
         if is_idle {
             let state = locked(&watch.state);
             let _ = watch.changed.wait_timeout(state, Duration::from_millis(200));
         } else {
-            std::thread::sleep(if looks < SHORT_PAUSES { SHORT_PAUSE } else { LONG_PAUSE });
+            std::thread::sleep(PAUSE);
         }
     }
 }

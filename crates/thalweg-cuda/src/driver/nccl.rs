@@ -253,7 +253,7 @@ impl Group {
         let (from, to) = (x as usize as *const c_void, y as usize as *mut c_void);
         let (size, of_bytes) = (dtype.size(), |count: usize| count * dtype.size());
         let after = |start: usize, count: usize| start + count * size;
-        // SAFETY, for all calls: the communicator is joined and not left, the addresses are of device memory with as many
+        // SAFETY: for all calls, the communicator is joined and not left, the addresses are of device memory with as many
         // elements (the caller's promise), and the stream is of the communicator's GPU.
         unsafe {
             match transfer {

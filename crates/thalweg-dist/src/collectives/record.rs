@@ -81,7 +81,7 @@ impl World {
             ReduceOp::Max => Combine::Max,
             ReduceOp::Min => Combine::Min,
         };
-        let library = self.group.is_on_devices.then(|| self.device().communication().ok()).flatten()?;
+        let library = self.member.library().filter(|_| self.group.is_on_devices)?;
         library.combines(dtype).then_some(combine)
     }
 

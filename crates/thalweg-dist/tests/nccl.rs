@@ -189,7 +189,7 @@ fn a_rank_that_fails_meanwhile_is_an_error_and_leaves_the_gpus_usable() {
     });
     for rank in [0, 2] {
         let text = &texts[rank];
-        assert!(text.contains("rank 1 ended with an error: no luck") && text.contains("gpus.rs"), "{text}");
+        assert!(text.contains("rank 1 ended with an error: no luck") && text.contains("nccl.rs"), "{text}");
     }
 }
 
@@ -221,7 +221,7 @@ fn different(own: impl Fn(&World) -> Tensor + Sync, other: impl Fn(&World) -> Te
         y.to_f64_vec()
     });
     for text in &texts {
-        assert!(text.matches("gpus.rs").count() >= 2 && text.contains("runs"), "{texts:?}");
+        assert!(text.matches("nccl.rs").count() >= 2 && text.contains("runs"), "{texts:?}");
     }
 }
 
