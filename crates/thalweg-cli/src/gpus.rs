@@ -24,8 +24,7 @@ fn lines() -> Vec<String> {
         };
     }
     let mut out = vec!["GPUs".to_string()];
-    let others =
-        [Sought::Nvrtc, Sought::CublasLt, Sought::Cudnn, Sought::Cufft, Sought::Cusolver, Sought::Nccl];
+    let others = [Sought::Nvrtc, Sought::CublasLt, Sought::Cudnn, Sought::Cufft, Sought::Cusolver, Sought::Nccl];
     for found in std::iter::once(driver).chain(others.map(find)) {
         out.extend(library(&found));
     }

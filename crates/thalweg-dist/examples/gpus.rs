@@ -20,7 +20,7 @@ use thalweg_nn::optim::AdamW;
 use thalweg_nn::prelude::*;
 
 /// GPT-2 small, with the number of tokens rounded up to a multiple of 64.
-const SMALL: Size = Size { tokens: 50304, context: 1024, width: 768, heads: 12, layers: 12 };
+const GPT2_SMALL: Size = Size { tokens: 50304, context: 1024, width: 768, heads: 12, layers: 12 };
 
 fn main() -> Result<(), Error> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -120,7 +120,7 @@ fn check(world: World) -> Result<(), Error> {
     }
     let mean = (0..size).map(|rank| 1.0 + rank as f64).sum::<f64>() / size as f64;
     equal("a chain of 50", &x.narrow(0, 1000, 5), vec![mean; 5])?;
-    // The same bits on all ranks.
+    // Bits are the same on all ranks.
     let y = world.all_reduce(&Tensor::randn([1 << 20]), ReduceOp::Sum);
     let bits = y.bitcast(DType::I32).cast(DType::I64).sum(..).reshape([1]);
     let all = world.all_gather(&bits, 0).to_vec::<i64>()?;
@@ -225,7 +225,7 @@ fn cut(model: &Gpt2, loss: &Tensor, bucket_bytes: usize) -> Gradients {
 /// Trains GPT-2 small on random tokens, with parameters in f32 and the rest in bf16; prints tokens per second.
 fn train(world: &World, (batch, length): (usize, usize), exchange: Exchange, bucket_bytes: usize) -> Result<(), Error> {
     manual_seed(1);
-    let mut model = Gpt2::new(SMALL);
+    let mut model = Gpt2::new(GPT2_SMALL);
     let parallel = DataParallel::new(world).bucket_bytes(bucket_bytes);
     parallel.broadcast(&mut model)?;
     manual_seed(7 + world.rank() as u64);

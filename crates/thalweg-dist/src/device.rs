@@ -18,7 +18,7 @@ use thalweg::{DType, Device, trace};
 /// Time between two looks of the watch thread. Each asks the driver, which delays threads that launch kernels.
 const PAUSE: Duration = Duration::from_millis(1);
 /// Time between two looks of a reader, whose transfer has completed and whose signature is under way.
-const SHORT_PAUSE: Duration = Duration::from_micros(20);
+const READER_PAUSE: Duration = Duration::from_micros(20);
 
 /// Identity of a device whose transfers a library enqueues; `None` if there is none.
 pub(crate) fn identity(device: Device) -> Option<String> {
@@ -324,7 +324,7 @@ impl Member {
             if let Some(failure) = self.failure() {
                 return Err(failure.clone());
             }
-            std::thread::sleep(SHORT_PAUSE);
+            std::thread::sleep(READER_PAUSE);
         }
     }
 

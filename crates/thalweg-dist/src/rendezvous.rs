@@ -20,11 +20,11 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// Connections by rank; `None` for the rank itself.
 type Peers = Vec<Option<TcpStream>>;
 
-/// What ranks know of each other after the rendezvous.
+/// Connections and devices of all ranks.
 #[derive(Debug)]
-pub(crate) struct Met {
+pub(crate) struct Rendezvous {
     pub peers: Peers,
-    /// What each rank said of its device.
+    /// Identity of each rank's device.
     pub identities: Vec<Option<String>>,
 }
 
@@ -67,7 +67,12 @@ pub(crate) fn listen(address: &str) -> Result<TcpListener, Error> {
 ///
 /// # Errors
 /// If ranks are missing when the timeout has passed; the error names them. The ranks that are there get it, too.
-pub(crate) fn host(listener: &TcpListener, size: usize, own: Option<String>, timeout: Duration) -> Result<Met, Error> {
+pub(crate) fn host(
+    listener: &TcpListener,
+    size: usize,
+    own: Option<String>,
+    timeout: Duration,
+) -> Result<Rendezvous, Error> {
     let deadline = Deadline::new(timeout);
     let mut peers: Peers = (0..size).map(|_| None).collect();
     let mut addresses = vec!["-".to_string(); size];
@@ -99,7 +104,7 @@ pub(crate) fn host(listener: &TcpListener, size: usize, own: Option<String>, tim
             send_line(stream, &list).map_err(|e| failed(format!("rank {rank} is gone: {e}")))?;
         }
     }
-    Ok(Met { peers, identities: identities.iter().map(|word| identity(word)).collect() })
+    Ok(Rendezvous { peers, identities: identities.iter().map(|word| identity(word)).collect() })
 }
 
 /// Connects a rank above 0 to the others.
@@ -111,7 +116,7 @@ pub(crate) fn join(
     (rank, size): (usize, usize),
     device: Option<String>,
     timeout: Duration,
-) -> Result<Met, Error> {
+) -> Result<Rendezvous, Error> {
     let deadline = Deadline::new(timeout);
     let context = |e: io::Error| failed(format!("rank {rank}: {e}"));
     let Some(mut first) = connect(address, &deadline) else {
@@ -161,7 +166,7 @@ pub(crate) fn join(
             peers[other] = Some(stream);
         }
     }
-    Ok(Met { peers, identities: identities.into_iter().map(identity).collect() })
+    Ok(Rendezvous { peers, identities: identities.into_iter().map(identity).collect() })
 }
 
 /// Rank, size, port and device that a process says; `None` if it is none of a world.

@@ -4,7 +4,7 @@ use crate::device::identity;
 use crate::engine::{Connections, threads};
 use crate::environment::Launch;
 use crate::member::{Failure, Group, Member};
-use crate::rendezvous::{self, Met};
+use crate::rendezvous::{self, Rendezvous};
 use crate::traffic::TrafficTable;
 use std::any::Any;
 use std::net::TcpListener;
@@ -195,9 +195,9 @@ impl WorldOptions {
         &self,
         (rank, size): (usize, usize),
         device: Device,
-        meet: impl FnOnce(Option<String>) -> Result<Met, Error>,
+        meet: impl FnOnce(Option<String>) -> Result<Rendezvous, Error>,
     ) -> Result<World, Error> {
-        let Met { peers, identities } = meet(identity(device))?;
+        let Rendezvous { peers, identities } = meet(identity(device))?;
         let engine = Connections::new(peers, self.timeout);
         let engine = engine.map_err(|e| Error::Value(format!("connections between ranks: {e}")))?;
         Ok(World::new(Member::new((rank, size), device, Box::new(engine), identities, self.timeout)))

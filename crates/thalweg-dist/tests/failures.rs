@@ -232,8 +232,9 @@ fn an_operand_that_cannot_be_computed_is_an_error_on_all_ranks() {
         });
         assert!(failed[1].as_ref().unwrap_err().to_string().contains("index"), "{:?}", failed[1]);
         for text in errors(failed, 1) {
-            // On GPUs the device asserts that indices are in range before the operand is sent.
-            let is_asserted = text.contains("an assertion: an index") && text.contains("rank 1");
+            // A GPU asserts that indices are in range before the operand is sent, and runs nothing after a failure; the
+            // emulated one runs the rest, and the error is that of the world.
+            let is_asserted = text.contains("an assertion: an index");
             let is_reported = text.contains("rank 1 has no operand for all_reduce(sum)") && text.contains("index");
             assert!(is_reported || is_asserted && Device::default() != Device::cpu(), "{text}");
         }

@@ -8,6 +8,7 @@
 //!
 //! * `api`: the driver's functions.
 //! * `assertion`: assertions that indices were in range.
+//! * `balance`: calls that may wait for a GPU, while other GPUs of the process wait for it.
 //! * `chip`: properties of a GPU.
 //! * `chosen`: a matrix product with its algorithm.
 //! * `code`: loaded modules, and their launches.
@@ -21,6 +22,7 @@
 
 mod api;
 mod assertion;
+mod balance;
 mod chip;
 mod chosen;
 mod code;
@@ -290,6 +292,7 @@ impl Driver for Cuda {
 
     fn obtain(&self, bytes: usize) -> Option<u64> {
         self.gpu.enter().ok()?;
+        let _guard = self.guard();
         self.grow(bytes);
         self.try_obtain(bytes.max(1)).or_else(|| {
             // Waits for freed memory that earlier launches still use, and returns fragments to the system.
@@ -320,6 +323,7 @@ impl Driver for Cuda {
     }
 
     fn load(&self, image: &[u8], functions: &[&str]) -> Result<Vec<Function>, Error> {
+        let _guard = self.guard();
         code::load(&self.gpu, image, functions)
     }
 
@@ -342,10 +346,12 @@ impl Driver for Cuda {
     }
 
     fn product(&self, product: &Product) -> Option<Function> {
+        let _guard = self.guard();
         self.chosen(product)
     }
 
     fn convolution(&self, convolution: &Convolution) -> Option<Function> {
+        let _guard = self.guard();
         self.chosen_convolution(convolution)
     }
 
@@ -375,6 +381,7 @@ impl Driver for Cuda {
     }
 
     fn graph(&self, launches: &[Launch]) -> Result<Box<dyn Graph>, Error> {
+        let _guard = self.guard();
         Ok(Box::new(graph::Chain::new(self.gpu.clone(), self.queue, launches)?))
     }
 
@@ -500,6 +507,11 @@ impl Libraries for Cuda {
 }
 
 impl Cuda {
+    /// Begins a call that may wait until the GPU is idle.
+    fn guard(&self) -> balance::Guard {
+        balance::guard(self.gpu.context as usize)
+    }
+
     fn mark(&self, timed: bool) -> Result<Box<dyn Event>, Error> {
         let turn = self.gpu.turn(self.queue)?;
         let moment = Moment { gpu: self.gpu.clone(), event: self.gpu.obtain_event(timed)?, timed };

@@ -72,6 +72,17 @@ pub(super) trait Target: Send + Sync + fmt::Debug {
     /// Calls `f` with the queue's stream, while no other thread submits work there and the GPU is current.
     fn with_stream(&self, f: &mut dyn FnMut(Stream) -> Result<(), Error>) -> Result<(), Error>;
 
+    /// Notes that the GPU is in a group, by its id.
+    fn join(&self, _group: &[u8]) {}
+
+    /// Notes that the GPU has left a group.
+    fn leave(&self, _group: &[u8]) {}
+
+    /// Calls `f`, which submits the next transfer of the GPU in a group.
+    fn enqueue(&self, _group: &[u8], f: &mut dyn FnMut() -> Result<(), Error>) -> Result<(), Error> {
+        f()
+    }
+
     /// Name of the device, for errors.
     fn device(&self) -> String;
 }
@@ -204,7 +215,9 @@ impl RankLibrary for Nccl {
         // SAFETY: an out-pointer to a handle; an id of the library; a rank below the size.
         let joined = unsafe { (self.api.join)(&mut handle, size as i32, UniqueId(id), rank as i32) };
         self.api.check("ncclCommInitRank", joined, null_mut())?;
-        Ok(Arc::new(Group { nccl: self.clone(), size, member: Mutex::new(Member(handle)), current: handle as usize }))
+        self.target.join(&id);
+        let (member, current) = (Mutex::new(Member(handle)), handle as usize);
+        Ok(Arc::new(Group { nccl: self.clone(), id, size, member, current }))
     }
 }
 
@@ -217,6 +230,7 @@ unsafe impl Send for Member {}
 /// Communicator of a rank.
 struct Group {
     nccl: Nccl,
+    id: [u8; ID_BYTES],
     size: usize,
     member: Mutex<Member>,
     /// Address of the communicator, for an abort during a call.
@@ -319,13 +333,15 @@ impl Group {
 
 impl Ranks for Group {
     fn submit(&self, transfer: &Transfer, dtype: DType, x: (u64, usize), y: (u64, usize)) -> Result<(), Error> {
-        self.nccl.target.with_stream(&mut |stream| {
+        let target = &self.nccl.target;
+        let call = &mut |stream| {
             let member = self.member();
             if member.0.is_null() {
                 return Err(self.failed("the group of ranks was left".into()));
             }
             self.call(member.0, (transfer, dtype), x, y, stream).map_err(|message| self.failed(message))
-        })
+        };
+        target.enqueue(&self.id, &mut || target.with_stream(call))
     }
 
     fn failure(&self) -> Option<String> {
@@ -342,6 +358,7 @@ impl Ranks for Group {
     }
 
     fn abort(&self) {
+        self.nccl.target.leave(&self.id);
         let Some(handle) = self.take() else { return };
         if let Err(error) = self.nccl.target.prepare() {
             tracing::debug!(%error, "a group of ranks is aborted on a device that has failed");
@@ -354,6 +371,7 @@ impl Ranks for Group {
     }
 
     fn close(&self) {
+        self.nccl.target.leave(&self.id);
         let handle = std::mem::replace(&mut self.member().0, null_mut());
         if handle.is_null() || self.nccl.target.prepare().is_err() {
             return;

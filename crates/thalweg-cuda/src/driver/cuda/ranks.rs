@@ -5,7 +5,7 @@
 //! directly.
 
 use super::api::SUCCESS;
-use super::{Cuda, GpuState};
+use super::{Cuda, GpuState, balance};
 use crate::driver::nccl::Target;
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -55,6 +55,18 @@ impl Target for OfGpu {
     fn with_stream(&self, f: &mut dyn FnMut(*mut c_void) -> Result<(), Error>) -> Result<(), Error> {
         let turn = self.0.gpu.turn(self.0.queue)?;
         f(turn.handle.cast())
+    }
+
+    fn join(&self, group: &[u8]) {
+        balance::join(group, self.0.gpu.context as usize);
+    }
+
+    fn leave(&self, group: &[u8]) {
+        balance::leave(group, self.0.gpu.context as usize);
+    }
+
+    fn enqueue(&self, group: &[u8], f: &mut dyn FnMut() -> Result<(), Error>) -> Result<(), Error> {
+        balance::enqueue(group, self.0.gpu.context as usize, f)
     }
 
     fn device(&self) -> String {

@@ -57,7 +57,7 @@ impl fmt::Debug for Item {
     }
 }
 
-/// What must happen before a queue runs on.
+/// Condition that a queue waits for.
 enum Missing {
     /// An event of another GPU.
     Event(Moment),
