@@ -6,90 +6,19 @@
 //! communicators are aborted, so that no queue waits for a rank that is gone.
 
 use crate::engine::{Absence, Message, Signature};
-use crate::member::{Exchange, Failure, Group, Member, locked};
+use crate::member::{Exchange, Failure, Group, Member};
 use crate::traffic::Traffic;
-use std::collections::VecDeque;
+use crate::watch::{Flight, Watch, locked};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
-use thalweg::communication::{Communication, Communicator, Completion, Span, Transfer};
-use thalweg::{DType, Device, trace};
+use thalweg::communication::{Communication, Communicator, Span, Transfer};
+use thalweg::{DType, trace};
 
 /// Time between two looks of the watch thread. Each asks the driver, which delays threads that launch kernels.
 const PAUSE: Duration = Duration::from_millis(1);
 /// Time between two looks of a reader, whose transfer has completed and whose signature is under way.
 const READER_PAUSE: Duration = Duration::from_micros(20);
-
-/// Identity of a device whose transfers a library enqueues; `None` if there is none.
-pub(crate) fn identity(device: Device) -> Option<String> {
-    let found = device.communication().and_then(|library| library.identity());
-    found.inspect_err(|error| tracing::debug!(%error, "collectives run on the host")).ok()
-}
-
-/// Whether ranks with these devices exchange data by the library: each has a device of its own.
-pub(crate) fn is_joinable(identities: &[Option<String>]) -> bool {
-    let distinct = |(at, own): (usize, &Option<String>)| own.is_some() && !identities[..at].contains(own);
-    identities.len() > 1 && identities.iter().enumerate().all(distinct)
-}
-
-/// Transfer that was enqueued.
-struct Flight {
-    signature: Arc<Signature>,
-    /// Rank of the whole world whose signature is compared.
-    previous: usize,
-    start: Instant,
-    is_agreed: AtomicBool,
-    /// Event at its end, once it was submitted.
-    end: OnceLock<Arc<dyn Completion>>,
-    /// Whether it has completed, and no failure was known by then.
-    is_complete: AtomicBool,
-}
-
-impl Flight {
-    fn is_over(&self) -> bool {
-        self.is_agreed.load(Relaxed) && self.is_complete.load(Relaxed)
-    }
-}
-
-/// Transfers of a rank, and the thread that watches them.
-#[derive(Default)]
-pub(crate) struct Watch {
-    state: Mutex<State>,
-    changed: Condvar,
-    /// Held by the thread that compares signatures, which come in order.
-    looking: Mutex<()>,
-    library: OnceLock<Option<Arc<dyn Communication>>>,
-}
-
-#[derive(Default)]
-struct State {
-    /// Transfers that are not over, in order.
-    flights: VecDeque<Arc<Flight>>,
-    communicators: Vec<Arc<dyn Communicator>>,
-    has_thread: bool,
-}
-
-impl Watch {
-    /// Communicators of the rank.
-    fn communicators(&self) -> Vec<Arc<dyn Communicator>> {
-        locked(&self.state).communicators.clone()
-    }
-
-    /// Leaves all groups at once.
-    pub fn abort(&self) {
-        self.communicators().iter().for_each(|c| c.abort());
-    }
-
-    /// Leaves all groups, when all transfers are over.
-    pub fn close(&self) {
-        self.communicators().iter().for_each(|c| c.close());
-    }
-
-    /// The oldest transfer that is not over.
-    fn first(&self) -> Option<Arc<Flight>> {
-        locked(&self.state).flights.front().cloned()
-    }
-}
 
 impl Member {
     /// Runs a collective as a transfer, after those that were recorded before it. The result is a wait for its end.
@@ -374,20 +303,4 @@ fn moved(transfer: &Transfer, group: &Group, bytes: usize) -> Traffic {
         }
     };
     Traffic { calls: 1, sent: sent as u64, received: received as u64 }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranks_need_a_device_each() {
-        let of = |list: &[&str]| -> Vec<Option<String>> {
-            list.iter().map(|s| (!s.is_empty()).then(|| s.to_string())).collect()
-        };
-        assert!(is_joinable(&of(&["a", "b", "c"])));
-        for not in [&["a"][..], &["a", "a"], &["a", ""], &["", ""], &["a", "b", "a"]] {
-            assert!(!is_joinable(&of(not)), "{not:?}");
-        }
-    }
 }

@@ -38,6 +38,7 @@ mod reduce;
 mod rendezvous;
 mod sharded;
 mod traffic;
+mod watch;
 mod world;
 
 pub use data_parallel::DataParallel;

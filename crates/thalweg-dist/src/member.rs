@@ -4,13 +4,13 @@
 //! runs after all that the rank recorded before it, in whichever order results are read; after the first failure
 //! nothing is exchanged, and every collective returns that failure.
 
-use crate::device::{self, Watch};
 use crate::engine::{Absence, Engine, Message, Payload, Signature};
 use crate::traffic::{Traffic, TrafficTable};
+use crate::watch::{Watch, is_joinable, locked};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 use thalweg::communication::Communicator;
 use thalweg::{Device, Error, Tensor, trace};
@@ -154,7 +154,7 @@ impl Exchange<'_> {
 }
 
 impl Member {
-    /// `identities` are those of the devices of all ranks ([`device::identity`]).
+    /// `identities` are those of the devices of all ranks ([`crate::watch::identity`]).
     pub fn new(
         (rank, size): (usize, usize),
         device: Device,
@@ -188,7 +188,7 @@ impl Member {
         let rank = ranks.iter().position(|&rank| rank == self.rank).expect("the rank is in its own group");
         let identities: Vec<Option<String>> =
             ranks.iter().map(|&r| self.identities.get(r).cloned().flatten()).collect();
-        let is_on_devices = device::is_joinable(&identities);
+        let is_on_devices = is_joinable(&identities);
         Group { id, ranks, rank, recorded: AtomicU64::new(0), is_on_devices, communicator: OnceLock::new() }
     }
 
@@ -357,9 +357,4 @@ impl Member {
             let _ = self.engine.send(rank, message.clone());
         }
     }
-}
-
-/// Locks a mutex. A panic while it was held leaves at most a result that nobody waits for.
-pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,11 +1,11 @@
 //! Worlds: what a program holds to take part in collectives.
 
-use crate::device::identity;
 use crate::engine::{Connections, threads};
 use crate::environment::Launch;
 use crate::member::{Failure, Group, Member};
 use crate::rendezvous::{self, Rendezvous};
 use crate::traffic::TrafficTable;
+use crate::watch::identity;
 use std::any::Any;
 use std::net::TcpListener;
 use std::panic::AssertUnwindSafe;

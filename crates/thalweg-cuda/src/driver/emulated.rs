@@ -15,7 +15,8 @@
 //! * `fourier`: transforms in the place of cuFFT's.
 //! * `solver`: decompositions in the place of cuSOLVER's.
 //! * `memory`: allocations that detect out-of-bounds accesses.
-//! * `queues`: pending work. `ranks`: transfers in the place of NCCL's.
+//! * `queues`: pending work.
+//! * `nccl`, `ranks`, `transfers`: transfers between GPUs in the place of NCCL's.
 
 mod compile;
 mod convolution;
@@ -23,11 +24,13 @@ mod faults;
 mod fibers;
 mod fourier;
 mod memory;
+mod nccl;
 mod queues;
 mod ranks;
 mod solver;
 #[cfg(test)]
 mod tests;
+mod transfers;
 
 use super::{
     Chip, Driver, Event, Function, FunctionInfo, Graph, Launch, Libraries, Lines, MAP_WORDS, Matrices, Module,
@@ -37,7 +40,6 @@ use fibers::{Kernel, Outcome, Runtime, SCHEDULER, SuspendedBlock, WAIT_AT_BARRIE
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use memory::{Allocation, Guarded, RUBBISH};
 use queues::{Item, Work};
-pub(super) use ranks::{Memory, submit};
 use rustc_hash::FxHashMap;
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};

@@ -3,8 +3,6 @@
 //! In: a [`Transfer`] with addresses. Out: calls of NCCL on a stream. Types and constants are those of nccl.h, which
 //! have kept their meaning since version 2.10. Always true: calls of a communicator are serialized, and none follows
 //! its abort.
-//!
-//! * `stand_in` (feature `emulate`): the functions of the emulated GPU.
 
 use super::functions::functions;
 use crate::find::{self, Sought};
@@ -17,26 +15,23 @@ use thalweg_gpu::runtime::{RankLibrary, Ranks};
 use thalweg_ir::DType;
 use thalweg_runtime::{Combine, Error, Transfer};
 
-#[cfg(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
-pub(super) mod stand_in;
-
-type Status = i32;
-const SUCCESS: Status = 0;
+pub(super) type Status = i32;
+pub(super) const SUCCESS: Status = 0;
 const IN_PROGRESS: Status = 7;
 
 /// Opaque handle of a communicator.
-type Handle = *mut c_void;
-type Stream = *mut c_void;
+pub(super) type Handle = *mut c_void;
+pub(super) type Stream = *mut c_void;
 
-const ID_BYTES: usize = 128;
+pub(super) const ID_BYTES: usize = 128;
 
 /// `ncclUniqueId`, passed by value.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct UniqueId([u8; ID_BYTES]);
+pub(super) struct UniqueId(pub(super) [u8; ID_BYTES]);
 
 /// Oldest version that is used: the first that can abort communicators of which a rank has died.
-const OLDEST: i32 = 21800;
+pub(super) const OLDEST: i32 = 21800;
 
 /// Time that an abort waits for a call of the library on another thread. A call that takes longer waits for a rank that
 /// is gone, and the abort ends it.
@@ -148,14 +143,14 @@ impl Nccl {
 
 #[cfg(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
 impl Nccl {
-    /// The stand-in on an emulated GPU.
+    /// A stand-in for the library, on an emulated GPU.
     ///
     /// # Errors
     /// If `THALWEG_NCCL` is off.
-    pub(super) fn stand_in(target: Arc<dyn Target>) -> Result<Nccl, String> {
+    pub(super) fn with(api: &'static Api, target: Arc<dyn Target>) -> Result<Nccl, String> {
         match thalweg_runtime::environment::NCCL.is("off") {
             true => Err(format!("{} is off", thalweg_runtime::environment::NCCL.name)),
-            false => Ok(Nccl { api: &stand_in::API, target }),
+            false => Ok(Nccl { api, target }),
         }
     }
 }

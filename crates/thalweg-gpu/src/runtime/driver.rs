@@ -7,8 +7,8 @@
 //! Always true: work in one queue runs in order, so memory that only this queue uses may be passed to its next user at
 //! once. Work in different queues is unordered, except by [`Driver::after`].
 
-use super::communication::RankLibrary;
 use super::libraries::Libraries;
+use super::ranks::RankLibrary;
 use crate::maps::{MAP_WORDS, TensorMap};
 use crate::product::Product;
 use crate::target::Chip;

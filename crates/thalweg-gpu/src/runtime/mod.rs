@@ -3,7 +3,7 @@
 //! In: plans of launches ([`crate::Plan`]), a [`Driver`], and a [`Printer`] of kernels in the driver's language. Out:
 //! work in the device's queues, in an order that respects every use of memory.
 //!
-//! * `driver`: the interface that a backend implements. `libraries`: its vendor's transforms and decompositions.
+//! * `driver`: the interface that a backend implements. `libraries`, `ranks`: its vendor's libraries.
 //! * `printer`: kernels as source text. `compiler`: their functions, cached. `ending`: a process that ends meanwhile.
 //! * `launch`: kernels bound to functions. `batch`, `queue`: launches of a run in order, as a graph where that pays.
 //! * `queues`, `order`: the queue that work goes into, and waits between queues. `memory`: the pool's blocks.
@@ -24,8 +24,9 @@ mod order;
 mod printer;
 mod queue;
 mod queues;
+mod ranks;
 
-pub use communication::{RankLibrary, Ranks, communication};
+pub use communication::communication;
 pub use compiler::{Compiler, Unit};
 pub use driver::{Driver, Event, Function, FunctionInfo, Graph, Launch, Module};
 pub use ending::register as wait_at_exit;
@@ -36,3 +37,4 @@ pub use order::{COLLECTIVES, MEMORY, Order, TO_DEVICE};
 pub use printer::{Printer, Source};
 pub use queue::Queue;
 pub use queues::Queues;
+pub use ranks::{RankLibrary, Ranks};

@@ -5,8 +5,8 @@
 //! library, ranks that call other operations wait for each other until the communicator is aborted. Always true:
 //! elements are combined in rank order, sums and products of bf16 and f16 in f32.
 
-use super::{Api, Handle, ID_BYTES, SUCCESS, Status, Stream, UniqueId};
-use crate::driver::emulated::{self, Memory};
+use super::transfers::{Memory, submit};
+use crate::driver::nccl::{Api, Handle, ID_BYTES, OLDEST, SUCCESS, Status, Stream, UniqueId};
 use half::{bf16, f16};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -106,7 +106,7 @@ fn member<'a>(handle: Handle) -> &'a Member {
 
 unsafe extern "C" fn version(to: *mut i32) -> Status {
     // SAFETY: an out-pointer to a number.
-    unsafe { *to = super::OLDEST };
+    unsafe { *to = OLDEST };
     SUCCESS
 }
 
@@ -276,8 +276,7 @@ fn collective(from: *const c_void, to: *mut c_void, call: Call, handle: Handle, 
         };
         write(memory, to, &result(call, rank, &operands))
     };
-    emulated::submit(stream as usize, [Box::new(give), Box::new(take)], Box::new(is_ready))
-        .map_or(INVALID_ARGUMENT, |()| SUCCESS)
+    submit(stream as usize, [Box::new(give), Box::new(take)], Box::new(is_ready)).map_or(INVALID_ARGUMENT, |()| SUCCESS)
 }
 
 /// Bytes of a rank's result.
@@ -416,8 +415,7 @@ unsafe extern "C" fn send(
             locked(&group.state).messages.insert(key, bytes);
             Ok(())
         };
-        emulated::submit(stream, [Box::new(give), Box::new(|_| Ok(()))], Box::new(|| true))
-            .map_or(INVALID_ARGUMENT, |()| SUCCESS)
+        submit(stream, [Box::new(give), Box::new(|_| Ok(()))], Box::new(|| true)).map_or(INVALID_ARGUMENT, |()| SUCCESS)
     })
 }
 
@@ -444,7 +442,7 @@ unsafe extern "C" fn receive(
             let message = locked(&taken.state).messages.remove(&key);
             message.filter(|m| m.len() == bytes).map_or(Ok(()), |message| write(memory, to, &message))
         };
-        emulated::submit(stream, [Box::new(|_: &Memory<'_>| Ok(())), Box::new(take)], Box::new(is_ready))
+        submit(stream, [Box::new(|_: &Memory<'_>| Ok(())), Box::new(take)], Box::new(is_ready))
             .map_or(INVALID_ARGUMENT, |()| SUCCESS)
     })
 }
