@@ -42,14 +42,14 @@ pub(crate) enum BucketCollective {
 pub(crate) fn apply(world: &World, collective: BucketCollective, tensors: &[Tensor], bytes: usize) -> Vec<Tensor> {
     let buckets = of(tensors, bytes);
     // All are recorded before the first result is used, which runs it: what they depend on is computed as one segment.
-    let flats = buckets.iter().map(|bucket| {
+    let mut flats = Vec::with_capacity(buckets.len());
+    for bucket in &buckets {
         let flat = flat(bucket.iter().map(|&at| &tensors[at]));
-        match collective {
+        flats.push(match collective {
             BucketCollective::AllReduce(op) => world.all_reduce(&flat, op),
             BucketCollective::Broadcast(root) => world.broadcast(&flat, root),
-        }
-    });
-    let flats = flats.collect();
+        });
+    }
     split(tensors, buckets, flats)
 }
 

@@ -1,8 +1,10 @@
 //! Data-parallel training: each rank computes the gradients of its part of a batch, and all take the same step.
 
 use crate::buckets::{self, BucketCollective};
+use crate::collectives::Origin;
 use crate::{ReduceOp, World};
 use std::collections::HashMap;
+use std::panic::Location;
 use thalweg::{Device, Error, Gradients, Tensor, TensorId, with_strict};
 use thalweg_nn::optim::{self, Norm, Optimizer};
 use thalweg_nn::{Kind, Module, NamePath};
@@ -158,9 +160,11 @@ impl DataParallel {
         let mut missing: Vec<usize> = buckets.iter().map(Vec::len).collect();
         let mut own: Vec<Option<Tensor>> = vec![None; parameters.len()];
         let mut flats: Vec<Tensor> = Vec::with_capacity(buckets.len());
+        // Passed on, since a closure hides the caller.
+        let origin = Origin::Call(Location::caller());
         let reduce = |bucket: &[usize], own: &[Option<Tensor>]| {
             let gradients = bucket.iter().map(|&at| own[at].as_ref().expect("the bucket is complete"));
-            self.world.all_reduce(&buckets::flat(gradients), ReduceOp::Mean)
+            self.world.reduced(&buckets::flat(gradients), ReduceOp::Mean, origin)
         };
         let mut gradients = loss.backward_observed(&parameters, |at, gradient| {
             own[at] = Some(gradient.detach());

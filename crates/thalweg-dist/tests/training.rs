@@ -219,4 +219,14 @@ fn the_failure_of_a_world_is_the_error_of_the_gradients() {
     });
     let text = error.unwrap_err().to_string();
     assert!(text.contains("rank 1 has ended") && text.contains("tests/training.rs"), "{text}");
+    let error = options().local(2, |world| {
+        let weights = vec![Tensor::new([1.0f32]).tracked()];
+        if world.rank() == 1 {
+            return Ok(());
+        }
+        let gradients = DataParallel::new(&world).backward(&weights, &weights[0].sum(..));
+        gradients[&weights[0]].item::<f32>().map(drop)
+    });
+    let text = error.unwrap_err().to_string();
+    assert!(text.contains("rank 1 has ended") && text.matches("tests/training.rs").count() == 1, "{text}");
 }

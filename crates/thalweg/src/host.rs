@@ -72,6 +72,7 @@ pub struct HostOp {
     backward: Option<Arc<Back>>,
     library: Option<Arc<Library>>,
     transfer: Option<Arc<Enqueue>>,
+    at: Option<&'static Location<'static>>,
 }
 
 /// Operand of a [`HostOp`]: its elements in row-major order.
@@ -279,7 +280,7 @@ impl HostOp {
         S: Into<Shape>,
     {
         let (outputs, run) = (opaque::outputs(outputs), Arc::new(run));
-        HostOp { name, outputs, run, on_failed_operand: None, backward: None, library: None, transfer: None }
+        HostOp { name, outputs, run, on_failed_operand: None, backward: None, library: None, transfer: None, at: None }
     }
 
     /// Adds a backward pass, as that of [`custom_grad`](crate::custom_grad()). Without one, calls with a tracked
@@ -303,6 +304,11 @@ impl HostOp {
     #[cfg(any(feature = "fft", feature = "linalg"))]
     pub(crate) fn known(self, of: impl Fn(&[Tensor]) -> Option<LibraryOp> + Send + Sync + 'static) -> HostOp {
         HostOp { library: Some(Arc::new(of)), ..self }
+    }
+
+    /// Sets the line that errors name, if it is not that of the call: for calls from closures, which hide their caller.
+    pub fn at(self, location: &'static Location<'static>) -> HostOp {
+        HostOp { at: Some(location), ..self }
     }
 
     /// Adds an implementation that a device with asynchronous launches runs instead: a function that enqueues a transfer
@@ -336,7 +342,7 @@ impl HostOp {
         let name = self.name;
         let (plain, outputs) = opaque::prepare(name, &from, self.backward.is_some(), &*self.outputs);
         let device = from.first().map_or_else(Device::default, Tensor::device);
-        let caller = Caller { name, at: Location::caller() };
+        let caller = Caller { name, at: self.at.unwrap_or(Location::caller()) };
         let (run, failed, of) = (self.run.clone(), self.on_failed_operand.clone(), outputs.clone());
         // If kernels run on the host, so would a library.
         let apart = device.0.device().throughput().is_some();

@@ -30,7 +30,7 @@ fn agreed(dtype: DType, shape: &Shape) -> String {
 impl World {
     /// Reduces `x` over ranks.
     #[track_caller]
-    pub(super) fn reduced(&self, x: &Tensor, op: ReduceOp, origin: Origin) -> Tensor {
+    pub(crate) fn reduced(&self, x: &Tensor, op: ReduceOp, origin: Origin) -> Tensor {
         let (shape, dtype) = (*x.shape(), x.dtype());
         let collective = Collective {
             name: "all_reduce",

@@ -8,7 +8,8 @@ use crate::World;
 use crate::reduce::ReduceOp;
 use bytes::Concatenation;
 use differentiable::divided;
-use record::{Collective, Origin};
+use record::Collective;
+pub(crate) use record::Origin;
 use std::sync::Arc;
 use thalweg::{DType, Error, Shape, Tensor};
 

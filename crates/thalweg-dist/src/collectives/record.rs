@@ -15,7 +15,7 @@ use thalweg::{Backward, DType, HostOp, Shape, Tensor, set_default_device};
 
 /// Line of the program that a collective belongs to.
 #[derive(Clone, Copy)]
-pub(super) enum Origin {
+pub(crate) enum Origin {
     Call(&'static Location<'static>),
     /// Backward pass of the collective that was called there.
     Backward(&'static Location<'static>),
@@ -145,6 +145,10 @@ impl World {
                     (rule(&world, Backward { inputs, outputs, gradients: only(&mut gradients) }),)
                 })
             }
+        };
+        let op = match origin {
+            Origin::Call(at) => op.at(at),
+            Origin::Backward(_) => op,
         };
         // Not in a closure, which would hide the caller's line.
         let tensor = match operand {
