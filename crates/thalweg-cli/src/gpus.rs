@@ -24,7 +24,7 @@ fn lines() -> Vec<String> {
         };
     }
     let mut out = vec!["GPUs".to_string()];
-    let others = [Sought::Nvrtc, Sought::CublasLt, Sought::Cudnn, Sought::Cufft, Sought::Cusolver];
+    let others = [Sought::Nvrtc, Sought::CublasLt, Sought::Cudnn, Sought::Cufft, Sought::Cusolver, Sought::Nccl];
     for found in std::iter::once(driver).chain(others.map(find)) {
         out.extend(library(&found));
     }
@@ -43,6 +43,7 @@ fn library(found: &LibrarySearch) -> Vec<String> {
             Sought::Cudnn => "missing: convolutions take up to 5 times as long without it;",
             Sought::Cufft => "missing: Fourier transforms run on the host without it;",
             Sought::Cusolver => "missing: decompositions of matrices run on the host without it;",
+            Sought::Nccl => "missing: several GPUs exchange data by way of the host without it;",
             _ => "missing, needed:",
         };
         let text = format!("{what} {}", found.advice.as_deref().unwrap_or_default());
@@ -86,7 +87,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_fits_the_terminal() {
-        for sought in [Sought::Nvrtc, Sought::CublasLt, Sought::Cudnn, Sought::Cufft, Sought::Cusolver] {
+        for sought in Sought::ALL.into_iter().filter(|&sought| sought != Sought::Driver) {
             let advice = "there is no libnvrtc.so.13: `pip install nvidia-cuda-nvrtc`, or install the CUDA toolkit, or name the file in THALWEG_NVRTC";
             let found = LibrarySearch { sought, library: None, version: None, advice: Some(advice.into()) };
             let lines = library(&found);

@@ -16,8 +16,8 @@ use thalweg_ir::{Convolution, View};
 use thalweg_kernel::{Contracts, Geometry, Kernel, Moved, Residence};
 use thalweg_runtime::environment;
 use thalweg_runtime::{
-    Backend, Batch, Buffer, Decomposition, Device, Error, Fourier, MemoryStats, Pool, Program, ProgramInfo, Throughput,
-    Timing, count,
+    Backend, Batch, Buffer, Communication, Decomposition, Device, Error, Fourier, MemoryStats, Pool, Program,
+    ProgramInfo, Throughput, Timing, count,
 };
 
 /// A GPU, with its memory pool, queues and compiler.
@@ -51,8 +51,8 @@ impl CudaDevice {
     /// `cuda:absent` is a device with an H100's properties that plans and generates kernels but computes nothing:
     /// `explain` works with it on machines without a GPU.
     ///
-    /// With the feature `emulate` (Linux on x86-64), `cuda:emulated` and `cuda:emulated:1` are two GPUs emulated on the
-    /// host. `cuda:emulated:small` is an emulated GPU for tests, with 16 multiprocessors, a second-level cache of 4
+    /// With the feature `emulate` (Linux on x86-64), `cuda:emulated` and `cuda:emulated:1` to `3` are four GPUs emulated on
+    /// the host. `cuda:emulated:small` is an emulated GPU for tests, with 16 multiprocessors, a second-level cache of 4
     /// KiB, and queues that allocate three fault slots at a time.
     ///
     /// # Errors
@@ -62,7 +62,7 @@ impl CudaDevice {
         let none = |message: String| Error::Device { device: name.into(), message };
         let number = name.strip_prefix("cuda").ok_or_else(|| none("no such device".into()))?;
         #[cfg(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
-        if matches!(number, ":emulated" | ":emulated:1") {
+        if matches!(number, ":emulated" | ":emulated:1" | ":emulated:2" | ":emulated:3") {
             return CudaDevice::with(Arc::new(crate::driver::Emulated::new()?), name);
         }
         #[cfg(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
@@ -381,6 +381,10 @@ impl Device for CudaDevice {
 
     fn decompose(&self, of: &Decomposition, x: &[(&Buffer, &View)], y: &[&Buffer]) -> Option<Result<Batch, Error>> {
         self.0.decompositions.run((&self.0.queues, &self.0.pool), of, x, y)
+    }
+
+    fn communication(&self) -> Result<Arc<dyn Communication>, Error> {
+        thalweg_gpu::runtime::communication(&self.0.queues, &self.0.name)
     }
 
     fn write(&self, buffer: &Buffer, bytes: &[u8]) -> Result<(), Error> {

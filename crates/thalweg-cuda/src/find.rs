@@ -26,6 +26,8 @@ pub enum Sought {
     Cufft,
     /// cuSOLVER, for matrix decompositions. It is linked with cuBLAS, so opening it also provides cuBLAS's functions.
     Cusolver,
+    /// NCCL, for transfers between GPUs.
+    Nccl,
 }
 
 /// Result of a search for a library.
@@ -53,8 +55,8 @@ const MAJORS: [u32; 2] = [13, 12];
 
 impl Sought {
     /// All kinds of libraries.
-    pub const ALL: [Sought; 6] =
-        [Sought::Driver, Sought::Nvrtc, Sought::CublasLt, Sought::Cudnn, Sought::Cufft, Sought::Cusolver];
+    pub const ALL: [Sought; 7] =
+        [Sought::Driver, Sought::Nvrtc, Sought::CublasLt, Sought::Cudnn, Sought::Cufft, Sought::Cusolver, Sought::Nccl];
 
     /// Name of the library for people.
     pub fn name(self) -> &'static str {
@@ -65,6 +67,7 @@ impl Sought {
             Sought::Cudnn => "cuDNN",
             Sought::Cufft => "cuFFT",
             Sought::Cusolver => "cuSOLVER",
+            Sought::Nccl => "NCCL",
         }
     }
 
@@ -77,6 +80,7 @@ impl Sought {
             Sought::Cudnn => &environment::CUDNN,
             Sought::Cufft => &environment::CUFFT,
             Sought::Cusolver => &environment::CUSOLVER,
+            Sought::Nccl => &environment::NCCL,
         }
     }
 
@@ -88,6 +92,7 @@ impl Sought {
             Sought::CublasLt => MAJORS.map(|m| format!("libcublasLt.so.{m}")).into(),
             // Its version is its own; the packages of both CUDA versions name it so.
             Sought::Cudnn => vec!["libcudnn.so.9".into()],
+            Sought::Nccl => vec!["libnccl.so.2".into()],
             Sought::Cufft => MAJORS.map(|m| format!("libcufft.so.{}", m - self.major_version_lag())).into(),
             Sought::Cusolver => MAJORS.map(|m| format!("libcusolver.so.{}", m - self.major_version_lag())).into(),
         }
@@ -123,6 +128,9 @@ impl Sought {
                 "there is no libcusolver.so.{}: `pip install nvidia-cusolver`, or install the CUDA toolkit, or name the file in {variable}",
                 newest - self.major_version_lag()
             ),
+            Sought::Nccl => format!(
+                "there is no libnccl.so.2: `pip install nvidia-nccl-cu{newest}`, or name the file in {variable}"
+            ),
         }
     }
 
@@ -135,6 +143,7 @@ impl Sought {
             Sought::Cudnn => &["nvidia/cudnn/lib"],
             Sought::Cufft => &["nvidia/cu13/lib", "nvidia/cufft/lib"],
             Sought::Cusolver => &["nvidia/cu13/lib", "nvidia/cusolver/lib"],
+            Sought::Nccl => &["nvidia/nccl/lib"],
         }
     }
 }
@@ -227,7 +236,7 @@ fn search(sought: Sought, at_most: Option<u32>) -> Result<Opened, String> {
     }
     let major = |file: &str| file.rsplit('.').next().and_then(|m| m.parse::<u32>().ok());
     let mut files = sought.files();
-    if !matches!(sought, Sought::Driver | Sought::Cudnn) {
+    if !matches!(sought, Sought::Driver | Sought::Cudnn | Sought::Nccl) {
         files.retain(|f| at_most.is_none_or(|most| major(f).is_some_and(|m| m + sought.major_version_lag() <= most)));
     }
     let (pointed, known) = folders(sought);
@@ -282,6 +291,11 @@ pub fn find(sought: Sought) -> LibrarySearch {
     }
 }
 
+/// Version of NCCL, from the number that it reports.
+pub(crate) fn nccl_version(number: i32) -> String {
+    format!("{}.{}.{}", number / 10000, number / 100 % 100, number % 100)
+}
+
 /// Version that a library reports.
 fn version(sought: Sought, library: &Library) -> Option<String> {
     let (mut major, mut minor) = (0i32, 0i32);
@@ -311,6 +325,13 @@ fn version(sought: Sought, library: &Library) -> Option<String> {
             // SAFETY: its type in cudnn.h.
             let number = unsafe { library.get::<Ask>(b"cudnnGetVersion\0").ok()?() };
             Some(format!("{}.{}.{}", number / 10000, number / 100 % 100, number % 100))
+        }
+        Sought::Nccl => {
+            type Ask = unsafe extern "C" fn(*mut i32) -> i32;
+            let mut number = 0;
+            // SAFETY: its type in nccl.h.
+            let failed = unsafe { library.get::<Ask>(b"ncclGetVersion\0").ok()?(&mut number) };
+            (failed == 0).then(|| nccl_version(number))
         }
         Sought::Cufft | Sought::Cusolver => {
             type Ask = unsafe extern "C" fn(i32, *mut i32) -> i32;

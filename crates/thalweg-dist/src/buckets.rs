@@ -40,18 +40,32 @@ pub(crate) enum BucketCollective {
 /// Applies a collective to all tensors, bucket by bucket.
 #[track_caller]
 pub(crate) fn apply(world: &World, collective: BucketCollective, tensors: &[Tensor], bytes: usize) -> Vec<Tensor> {
-    let kinds: Vec<(DType, usize)> = tensors.iter().map(|t| (t.dtype(), t.numel() * t.dtype().size())).collect();
-    let buckets = group(&kinds, bytes);
+    let buckets = of(tensors, bytes);
     // All are recorded before the first result is used, which runs it: what they depend on is computed as one segment.
     let mut flats = Vec::with_capacity(buckets.len());
     for bucket in &buckets {
-        let flat: Vec<Tensor> = bucket.iter().map(|&at| tensors[at].flatten()).collect();
-        let flat = Tensor::cat(&flat, 0);
+        let flat = flat(bucket.iter().map(|&at| &tensors[at]));
         flats.push(match collective {
             BucketCollective::AllReduce(op) => world.all_reduce(&flat, op),
             BucketCollective::Broadcast(root) => world.broadcast(&flat, root),
         });
     }
+    split(tensors, buckets, flats)
+}
+
+/// Positions of the tensors of each bucket.
+pub(crate) fn of(tensors: &[Tensor], bytes: usize) -> Vec<Vec<usize>> {
+    let kinds: Vec<(DType, usize)> = tensors.iter().map(|t| (t.dtype(), t.numel() * t.dtype().size())).collect();
+    group(&kinds, bytes)
+}
+
+/// The elements of tensors of one dtype, one tensor after the other.
+pub(crate) fn flat<'a>(tensors: impl Iterator<Item = &'a Tensor>) -> Tensor {
+    Tensor::cat(&tensors.map(Tensor::flatten).collect::<Vec<Tensor>>(), 0)
+}
+
+/// The parts of flat tensors, one for each bucket, in the shapes and positions of `tensors`.
+pub(crate) fn split(tensors: &[Tensor], buckets: Vec<Vec<usize>>, flats: Vec<Tensor>) -> Vec<Tensor> {
     let mut results: Vec<Option<Tensor>> = vec![None; tensors.len()];
     for (bucket, flat) in buckets.into_iter().zip(flats) {
         let mut start = 0;

@@ -1,8 +1,10 @@
 //! Data-parallel training: each rank computes the gradients of its part of a batch, and all take the same step.
 
 use crate::buckets::{self, BucketCollective};
+use crate::collectives::Origin;
 use crate::{ReduceOp, World};
 use std::collections::HashMap;
+use std::panic::Location;
 use thalweg::{Device, Error, Gradients, Tensor, TensorId, with_strict};
 use thalweg_nn::optim::{self, Norm, Optimizer};
 use thalweg_nn::{Kind, Module, NamePath};
@@ -117,6 +119,75 @@ impl DataParallel {
             0 => parameter.zeros_like(),
             _ => own * weight,
         });
+    }
+
+    /// The gradients of a loss, with those of the model's tracked parameters replaced by their mean over ranks: a
+    /// backward pass and [`average`](DataParallel::average) in one.
+    ///
+    /// On GPUs ([`World::is_on_gpus`]) each bucket is reduced as soon as its last gradient is computed, while the backward
+    /// pass goes on. The stream is cut there, so operations of different buckets do not fuse. To accumulate gradients,
+    /// call `loss.backward()` for all batches but the last, and add.
+    ///
+    /// ```
+    /// use thalweg_dist::{DataParallel, World};
+    /// use thalweg_nn::prelude::*;
+    /// let gradients = World::local(2, |world| {
+    ///     let parallel = DataParallel::new(&world);
+    ///     let mut model = Linear::new(3, 1);
+    ///     parallel.broadcast(&mut model)?;
+    ///     let loss = model.forward(&Tensor::full([4, 3], world.rank() as f64)).mean(..);
+    ///     parallel.backward(&model, &loss)[&model.weight].to_vec::<f32>()
+    /// })?;
+    /// assert_eq!(gradients, [[0.5; 3], [0.5; 3]]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// As [`Tensor::backward`].
+    #[track_caller]
+    pub fn backward(&self, model: &dyn Module, loss: &Tensor) -> Gradients {
+        if self.world.size() == 1 {
+            return loss.backward();
+        }
+        let mut parameters = Unique::trained(model).all;
+        // A backward pass computes the gradients of the last layers first.
+        parameters.reverse();
+        let buckets = buckets::of(&parameters, self.bucket_bytes);
+        let mut bucket_of = vec![0; parameters.len()];
+        for (number, bucket) in buckets.iter().enumerate() {
+            bucket.iter().for_each(|&at| bucket_of[at] = number);
+        }
+        let mut missing: Vec<usize> = buckets.iter().map(Vec::len).collect();
+        let mut own: Vec<Option<Tensor>> = vec![None; parameters.len()];
+        let mut flats: Vec<Tensor> = Vec::with_capacity(buckets.len());
+        // Passed on, since a closure hides the caller.
+        let origin = Origin::Call(Location::caller());
+        let reduce = |bucket: &[usize], own: &[Option<Tensor>]| {
+            let gradients = bucket.iter().map(|&at| own[at].as_ref().expect("the bucket is complete"));
+            self.world.reduced(&buckets::flat(gradients), ReduceOp::Mean, origin)
+        };
+        let mut gradients = loss.backward_observed(&parameters, |at, gradient| {
+            own[at] = Some(gradient.detach());
+            missing[bucket_of[at]] -= 1;
+            // Buckets are reduced in their order, which is the same on all ranks.
+            while flats.len() < buckets.len() && missing[flats.len()] == 0 {
+                flats.push(reduce(&buckets[flats.len()], &own));
+                if self.world.is_on_gpus() {
+                    self.world.start();
+                }
+            }
+        });
+        for (at, parameter) in parameters.iter().enumerate() {
+            own[at].get_or_insert_with(|| parameter.detach().zeros_like());
+        }
+        for bucket in &buckets[flats.len()..] {
+            flats.push(reduce(bucket, &own));
+        }
+        let shapes: Vec<Tensor> = own.into_iter().flatten().collect();
+        for (parameter, gradient) in parameters.iter().zip(buckets::split(&shapes, buckets, flats)) {
+            gradients.set(parameter, gradient);
+        }
+        gradients
     }
 
     /// As [`optim::clip_norm`], with the same bits on all ranks.

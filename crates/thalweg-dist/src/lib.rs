@@ -30,6 +30,7 @@
 mod buckets;
 mod collectives;
 mod data_parallel;
+mod device;
 mod engine;
 mod environment;
 mod member;
@@ -37,6 +38,7 @@ mod reduce;
 mod rendezvous;
 mod sharded;
 mod traffic;
+mod watch;
 mod world;
 
 pub use data_parallel::DataParallel;

@@ -6,11 +6,13 @@
 
 use crate::engine::{Absence, Engine, Message, Payload, Signature};
 use crate::traffic::{Traffic, TrafficTable};
+use crate::watch::{Watch, is_joinable, locked};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
+use thalweg::communication::Communicator;
 use thalweg::{Device, Error, Tensor, trace};
 
 /// State of a rank, shared by its worlds and the collectives that it has recorded.
@@ -19,6 +21,9 @@ pub(crate) struct Member {
     pub size: usize,
     pub device: Device,
     engine: Box<dyn Engine>,
+    /// Identities of the ranks' devices, where a library moves data between them.
+    identities: Vec<Option<String>>,
+    pub watch: Arc<Watch>,
     timeout_ms: AtomicU64,
     pending: Mutex<Pending>,
     failure: OnceLock<Failure>,
@@ -56,6 +61,10 @@ pub(crate) struct Group {
     pub rank: usize,
     /// Number of collectives recorded in this world.
     pub recorded: AtomicU64,
+    /// Whether each rank has a device of its own that a library moves data from and to.
+    pub is_on_devices: bool,
+    /// Joined at the first transfer.
+    pub communicator: OnceLock<Arc<dyn Communicator>>,
 }
 
 /// First failure that a rank has noticed.
@@ -69,6 +78,10 @@ pub(crate) struct Failure {
 impl Failure {
     pub(crate) fn new(cause: impl Into<Arc<str>>) -> Failure {
         Failure { cause: cause.into(), reported: false }
+    }
+
+    pub(crate) fn reported(cause: Arc<str>) -> Failure {
+        Failure { cause, reported: true }
     }
 }
 
@@ -86,6 +99,12 @@ pub(crate) struct Exchange<'a> {
     group: &'a Group,
     signature: &'a Arc<Signature>,
     traffic: Traffic,
+}
+
+impl<'a> Exchange<'a> {
+    pub fn new(member: &'a Member, group: &'a Group, signature: &'a Arc<Signature>) -> Exchange<'a> {
+        Exchange { member, group, signature, traffic: Traffic::default() }
+    }
 }
 
 impl Exchange<'_> {
@@ -107,57 +126,49 @@ impl Exchange<'_> {
     pub fn send(&mut self, to: usize, payload: Payload) -> Result<(), Failure> {
         self.traffic.sent += payload.len() as u64;
         let message = Message::Data(self.signature.clone(), payload);
-        self.member.engine.send(self.group.ranks[to], message).map_err(|lost| {
-            // If a rank has failed or ended, its message says more.
-            match self.member.engine.inbox().receive(self.group.ranks[to], Duration::ZERO) {
-                Err(Absence::TimedOut) | Ok(_) => Failure::new(lost),
-                Err(absence) => self.absent(self.group.ranks[to], absence),
-            }
-        })
+        let to = self.group.ranks[to];
+        self.member.engine.send(to, message).map_err(|lost| self.member.lost(to, lost))
     }
 
     /// Waits for `bytes` bytes from a rank of the group.
     pub fn receive(&mut self, from: usize, bytes: usize) -> Result<Payload, Failure> {
-        let sender = self.group.ranks[from];
-        match self.member.engine.inbox().receive(sender, self.member.timeout()) {
-            Ok((theirs, payload)) => {
-                let own = self.signature;
-                if !theirs.agrees(own) {
-                    let rank = self.member.rank;
-                    return Err(Failure::new(format!("rank {sender} runs {theirs}, where rank {rank} runs {own}")));
-                }
-                if payload.len() != bytes {
-                    let sent = payload.len();
-                    let cause = format!("rank {sender} sent {sent} bytes at {}, and {bytes} were expected", theirs.at);
-                    return Err(Failure::new(cause));
-                }
-                self.traffic.received += bytes as u64;
-                Ok(payload)
-            }
-            Err(absence) => Err(self.absent(sender, absence)),
+        let payload = self.receive_any(from)?;
+        if payload.len() != bytes {
+            let (sender, sent, at) = (self.group.ranks[from], payload.len(), &self.signature.at);
+            return Err(Failure::new(format!("rank {sender} sent {sent} bytes at {at}, and {bytes} were expected")));
         }
+        Ok(payload)
     }
 
-    /// Failure for want of a message of a rank.
-    fn absent(&self, sender: usize, absence: Absence) -> Failure {
-        match absence {
-            Absence::Failed(cause) => Failure { cause, reported: true },
-            Absence::Ended => Failure::new(format!("rank {sender} has ended and does not take part")),
-            Absence::TimedOut => {
-                let seconds = self.member.timeout().as_secs_f64();
-                Failure::new(format!("rank {sender} has not taken part within {seconds} s"))
-            }
+    /// Waits for any number of bytes from a rank of the group.
+    pub fn receive_any(&mut self, from: usize) -> Result<Payload, Failure> {
+        let (sender, own) = (self.group.ranks[from], self.signature);
+        let received = self.member.engine.inbox().receive(sender, Some(own), self.member.timeout());
+        let (theirs, payload) = received.map_err(|absence| self.member.absent(sender, absence))?;
+        if !theirs.agrees(own) {
+            return Err(self.member.disagreement(sender, &theirs, own));
         }
+        self.traffic.received += payload.len() as u64;
+        Ok(payload)
     }
 }
 
 impl Member {
-    pub fn new(rank: usize, size: usize, device: Device, engine: Box<dyn Engine>, timeout: Duration) -> Arc<Member> {
+    /// `identities` are those of the devices of all ranks ([`crate::watch::identity`]).
+    pub fn new(
+        (rank, size): (usize, usize),
+        device: Device,
+        engine: Box<dyn Engine>,
+        identities: Vec<Option<String>>,
+        timeout: Duration,
+    ) -> Arc<Member> {
         let member = Member {
             rank,
             size,
             device,
             engine,
+            identities,
+            watch: Arc::default(),
             timeout_ms: AtomicU64::new(0),
             pending: Mutex::default(),
             failure: OnceLock::new(),
@@ -166,6 +177,44 @@ impl Member {
         };
         member.set_timeout(timeout);
         Arc::new(member)
+    }
+
+    pub fn engine(&self) -> &dyn Engine {
+        &*self.engine
+    }
+
+    /// Group of ranks of the whole world.
+    pub fn group(&self, id: u64, ranks: Vec<usize>) -> Group {
+        let rank = ranks.iter().position(|&rank| rank == self.rank).expect("the rank is in its own group");
+        let identities: Vec<Option<String>> =
+            ranks.iter().map(|&r| self.identities.get(r).cloned().flatten()).collect();
+        let is_on_devices = is_joinable(&identities);
+        Group { id, ranks, rank, recorded: AtomicU64::new(0), is_on_devices, communicator: OnceLock::new() }
+    }
+
+    /// Failure for a rank that a message could not be sent to. If it has failed or ended, its message says more.
+    pub fn lost(&self, to: usize, lost: String) -> Failure {
+        match self.engine.inbox().receive(to, None, Duration::ZERO) {
+            Err(Absence::TimedOut) | Ok(_) => Failure::new(lost),
+            Err(absence) => self.absent(to, absence),
+        }
+    }
+
+    /// Failure for want of a message of a rank.
+    pub fn absent(&self, sender: usize, absence: Absence) -> Failure {
+        match absence {
+            Absence::Failed(cause) => Failure::reported(cause),
+            Absence::Ended => Failure::new(format!("rank {sender} has ended and does not take part")),
+            Absence::TimedOut => {
+                let seconds = self.timeout().as_secs_f64();
+                Failure::new(format!("rank {sender} has not taken part within {seconds} s"))
+            }
+        }
+    }
+
+    /// Failure for a rank that runs another collective.
+    pub fn disagreement(&self, sender: usize, theirs: &Signature, own: &Signature) -> Failure {
+        Failure::new(format!("rank {sender} runs {theirs}, where rank {} runs {own}", self.rank))
     }
 
     pub fn timeout(&self) -> Duration {
@@ -189,27 +238,30 @@ impl Member {
         locked(&self.pending)
     }
 
-    /// Runs the waiting collectives with numbers below `number`, in order. Their results hold their errors.
+    /// Runs the waiting collectives with numbers below `number`, in order; those on a device are only enqueued. Their
+    /// results hold their errors.
     pub fn run_before(&self, number: u64) {
         loop {
             let first = self.pending().results.front().filter(|(first, _)| *first < number).cloned();
             let Some((first, result)) = first else { return };
             // If another thread is running it, this waits for that.
-            let _ = result.memory();
+            let _ = result.start();
             self.remove(first);
         }
     }
 
-    /// Runs all waiting collectives.
+    /// Runs all waiting collectives, and waits for those on a device.
     ///
     /// # Errors
     /// The rank's failure.
     pub fn run_all(&self) -> Result<(), Failure> {
         self.run_before(u64::MAX);
+        self.wait_for_transfers();
         self.failure().map_or(Ok(()), |failure| Err(failure.clone()))
     }
 
-    fn remove(&self, number: u64) {
+    /// Removes a collective that has run.
+    pub fn remove(&self, number: u64) {
         let mut pending = self.pending();
         let at = pending.results.iter().position(|(waiting, _)| *waiting == number);
         let removed = at.and_then(|at| pending.results.remove(at));
@@ -227,18 +279,31 @@ impl Member {
         work: impl FnOnce(&mut Exchange<'_>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         self.run_before(number);
-        let mut exchange = Exchange { member: self, group, signature, traffic: Traffic::default() };
-        let outcome = match self.failure() {
-            Some(failure) => Err(failure.clone()),
-            None if self.ended.load(Relaxed) => Err(Failure::new("this rank has left its world")),
+        let mut exchange = Exchange::new(self, group, signature);
+        let outcome = match self.refusal() {
+            Some(failure) => Err(failure),
             None => trace::span("collective", || signature.to_string(), || work(&mut exchange)),
         };
-        locked(&self.traffic).add(&signature.operation, exchange.traffic);
+        self.count(&signature.operation, Traffic { calls: 1, ..exchange.traffic });
         self.remove(number);
-        outcome.inspect_err(|failure| {
-            let Signature { operation, at, .. } = &**signature;
-            self.fail(failure.clone(), |rank| format!("rank {rank} failed in {operation} at {at}: {failure}"));
-        })
+        outcome.inspect_err(|failure| self.failed_in(signature, failure))
+    }
+
+    /// Reason why the rank takes part in nothing any more.
+    pub fn refusal(&self) -> Option<Failure> {
+        let left = || self.ended.load(Relaxed).then(|| Failure::new("this rank has left its world"));
+        self.failure().cloned().or_else(left)
+    }
+
+    /// Counts the traffic of an operation.
+    pub fn count(&self, operation: &str, traffic: Traffic) {
+        locked(&self.traffic).add(operation, traffic);
+    }
+
+    /// Notes a failure in a collective, and reports it to all ranks.
+    pub fn failed_in(&self, signature: &Signature, failure: &Failure) {
+        let Signature { operation, at, .. } = signature;
+        self.fail(failure.clone(), |rank| format!("rank {rank} failed in {operation} at {at}: {failure}"));
     }
 
     /// Reports that an operand of a collective could not be computed.
@@ -253,12 +318,16 @@ impl Member {
     /// Notes the first failure and reports it to all ranks: one that was reported to this rank in its own words, any
     /// other in the words of `text`, which is given the rank.
     pub fn fail(&self, failure: Failure, text: impl FnOnce(usize) -> String) {
-        if self.failure.set(failure.clone()).is_err() || self.ended.swap(true, Relaxed) {
+        if self.failure.set(failure.clone()).is_err() {
             return;
+        }
+        if self.ended.swap(true, Relaxed) {
+            return self.watch.abort();
         }
         let cause = if failure.reported { failure.cause } else { text(self.rank).into() };
         tracing::warn!(rank = self.rank, %cause, "a world has failed");
         self.send_all(&Message::Failed(cause));
+        self.watch.abort();
     }
 
     /// Runs what waits and leaves: the others get an error if they wait for more. Only the first call has an effect.
@@ -269,6 +338,9 @@ impl Member {
         let outcome = self.run_all();
         if !self.ended.swap(true, Relaxed) {
             self.send_all(&Message::Ended);
+            if outcome.is_ok() {
+                self.watch.close();
+            }
         }
         outcome
     }
@@ -285,9 +357,4 @@ impl Member {
             let _ = self.engine.send(rank, message.clone());
         }
     }
-}
-
-/// Locks a mutex. A panic while it was held leaves at most a result that nobody waits for.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use thalweg::Error;
 
 /// First words of a rank to rank 0: protocol, its version, byte order.
-const GREETING: &str = if cfg!(target_endian = "little") { "thalweg 1 little" } else { "thalweg 1 big" };
+const GREETING: &str = if cfg!(target_endian = "little") { "thalweg 2 little" } else { "thalweg 2 big" };
 const MAX_LINE_BYTES: usize = 1 << 20;
 /// Time that a process that has connected may take for its first line.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
@@ -19,6 +19,23 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 /// Connections by rank; `None` for the rank itself.
 type Peers = Vec<Option<TcpStream>>;
+
+/// Connections and devices of all ranks.
+#[derive(Debug)]
+pub(crate) struct Rendezvous {
+    pub peers: Peers,
+    /// Identity of each rank's device.
+    pub identities: Vec<Option<String>>,
+}
+
+/// An identity as a word of a line.
+fn word(identity: Option<&str>) -> String {
+    identity.map_or_else(|| "-".into(), |of| of.split_whitespace().collect::<Vec<_>>().join("_"))
+}
+
+fn identity(word: &str) -> Option<String> {
+    (word != "-").then(|| word.to_string())
+}
 
 struct Deadline {
     start: Instant,
@@ -46,14 +63,20 @@ pub(crate) fn listen(address: &str) -> Result<TcpListener, Error> {
     TcpListener::bind(format!("{all}:{port}")).map_err(|e| failed(format!("rank 0 cannot listen at {address}: {e}")))
 }
 
-/// Connects rank 0 to the others.
+/// Connects rank 0 to the others, and tells them the identities of all devices.
 ///
 /// # Errors
 /// If ranks are missing when the timeout has passed; the error names them. The ranks that are there get it, too.
-pub(crate) fn host(listener: &TcpListener, size: usize, timeout: Duration) -> Result<Peers, Error> {
+pub(crate) fn host(
+    listener: &TcpListener,
+    size: usize,
+    own: Option<String>,
+    timeout: Duration,
+) -> Result<Rendezvous, Error> {
     let deadline = Deadline::new(timeout);
     let mut peers: Peers = (0..size).map(|_| None).collect();
     let mut addresses = vec!["-".to_string(); size];
+    let mut identities = vec![word(own.as_deref()); size];
     while (1..size).any(|rank| peers[rank].is_none()) {
         let Some(mut stream) = accept(listener, &deadline).map_err(|e| failed(format!("rank 0: {e}")))? else {
             let missing = (1..size).filter(|&rank| peers[rank].is_none()).map(|rank| rank.to_string());
@@ -62,7 +85,7 @@ pub(crate) fn host(listener: &TcpListener, size: usize, timeout: Duration) -> Re
             peers.iter_mut().flatten().for_each(|peer| refuse(peer, &text));
             return Err(failed(text));
         };
-        let Some((rank, of, port)) = greeting(&mut stream) else { continue };
+        let Some((rank, of, port, device)) = greeting(&mut stream) else { continue };
         if of != size || rank == 0 || rank >= size {
             refuse(&mut stream, &format!("rank {rank} of {of} does not belong to a world of {size}"));
         } else if peers[rank].is_some() {
@@ -72,22 +95,28 @@ pub(crate) fn host(listener: &TcpListener, size: usize, timeout: Duration) -> Re
             let host = if from.ip().is_loopback() { "-".into() } else { from.ip().to_string() };
             addresses[rank] = format!("{host}/{port}");
             peers[rank] = Some(stream);
+            identities[rank] = device;
         }
     }
-    let list = format!("ranks {:x} {}", token(), addresses[1..].join(" "));
+    let list = format!("ranks {:x} {} {}", token(), addresses[1..].join(" "), identities.join(" "));
     for (rank, peer) in peers.iter_mut().enumerate() {
         if let Some(stream) = peer {
             send_line(stream, &list).map_err(|e| failed(format!("rank {rank} is gone: {e}")))?;
         }
     }
-    Ok(peers)
+    Ok(Rendezvous { peers, identities: identities.iter().map(|word| identity(word)).collect() })
 }
 
 /// Connects a rank above 0 to the others.
 ///
 /// # Errors
 /// If rank 0 does not answer in time, or refuses this rank; if another rank cannot be reached.
-pub(crate) fn join(address: &str, rank: usize, size: usize, timeout: Duration) -> Result<Peers, Error> {
+pub(crate) fn join(
+    address: &str,
+    (rank, size): (usize, usize),
+    device: Option<String>,
+    timeout: Duration,
+) -> Result<Rendezvous, Error> {
     let deadline = Deadline::new(timeout);
     let context = |e: io::Error| failed(format!("rank {rank}: {e}"));
     let Some(mut first) = connect(address, &deadline) else {
@@ -102,14 +131,18 @@ pub(crate) fn join(address: &str, rank: usize, size: usize, timeout: Duration) -
     };
     let listener = TcpListener::bind(SocketAddr::new(own, 0)).map_err(context)?;
     let port = listener.local_addr().map_err(context)?.port();
-    send_line(&mut first, &format!("{GREETING} {rank} {size} {port}")).map_err(context)?;
+    send_line(&mut first, &format!("{GREETING} {rank} {size} {port} {}", word(device.as_deref()))).map_err(context)?;
     // Rank 0 may wait its own timeout for others, and then names them.
     first.set_read_timeout(Some(timeout.saturating_add(GREETING_TIMEOUT))).map_err(context)?;
     let list = read_line(&mut first).map_err(|e| failed(format!("rank {rank}: no answer of rank 0, {e}")))?;
     let Some((token, addresses)) = list.strip_prefix("ranks ").and_then(|l| l.split_once(' ')) else {
         return Err(failed(list.strip_prefix("error ").unwrap_or("rank 0 sent no list of ranks").into()));
     };
-    let addresses: Vec<&str> = addresses.split(' ').collect();
+    let (addresses, identities): (Vec<&str>, Vec<&str>) = {
+        let mut words: Vec<&str> = addresses.split(' ').collect();
+        let identities = words.split_off((size - 1).min(words.len()));
+        (words, identities)
+    };
 
     let mut peers: Peers = (0..size).map(|_| None).collect();
     peers[0] = Some(first);
@@ -133,11 +166,11 @@ pub(crate) fn join(address: &str, rank: usize, size: usize, timeout: Duration) -
             peers[other] = Some(stream);
         }
     }
-    Ok(peers)
+    Ok(Rendezvous { peers, identities: identities.into_iter().map(identity).collect() })
 }
 
-/// Rank, size and port that a process says; `None` if it is none of a world.
-fn greeting(stream: &mut TcpStream) -> Option<(usize, usize, u16)> {
+/// Rank, size, port and device that a process says; `None` if it is none of a world.
+fn greeting(stream: &mut TcpStream) -> Option<(usize, usize, u16, String)> {
     stream.set_read_timeout(Some(GREETING_TIMEOUT)).ok()?;
     let line = read_line(stream).ok()?;
     let Some(rest) = line.strip_prefix(GREETING) else {
@@ -145,7 +178,9 @@ fn greeting(stream: &mut TcpStream) -> Option<(usize, usize, u16)> {
         return None;
     };
     let mut words = rest.split_whitespace();
-    Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?, words.next()?.parse().ok()?))
+    let mut number = || words.next()?.parse::<u16>().ok();
+    let (rank, size, port) = (number()?.into(), number()?.into(), number()?);
+    Some((rank, size, port, words.next()?.to_string()))
 }
 
 fn refuse(stream: &mut TcpStream, why: &str) {

@@ -44,7 +44,7 @@ impl TrafficTable {
             self.0.insert(operation.to_string(), Traffic::default());
         }
         let own = self.0.get_mut(operation).expect("inserted");
-        own.calls += 1;
+        own.calls += moved.calls;
         own.sent += moved.sent;
         own.received += moved.received;
     }

@@ -1,15 +1,15 @@
 //! Worlds: what a program holds to take part in collectives.
 
-use crate::engine::{Connections, Engine, threads};
+use crate::engine::{Connections, threads};
 use crate::environment::Launch;
 use crate::member::{Failure, Group, Member};
-use crate::rendezvous;
+use crate::rendezvous::{self, Rendezvous};
 use crate::traffic::TrafficTable;
+use crate::watch::identity;
 use std::any::Any;
 use std::net::TcpListener;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 use thalweg::{Device, Error, Tensor, set_default_device};
 
@@ -122,11 +122,14 @@ impl WorldOptions {
     pub fn local<R: Send>(&self, size: usize, f: impl Fn(World) -> Result<R, Error> + Sync) -> Result<Vec<R>, Error> {
         assert!(size > 0, "local: a world of 0 ranks");
         let devices = (0..size).map(|rank| self.device(rank, size)).collect::<Result<Vec<Device>, Error>>()?;
-        let worlds: Vec<World> = threads(size)
-            .into_iter()
-            .enumerate()
-            .map(|(rank, engine)| World::new(Member::new(rank, size, devices[rank], engine, self.timeout)))
-            .collect();
+        let identities: Vec<Option<String>> = match size {
+            1 => vec![],
+            _ => devices.iter().map(|&device| identity(device)).collect(),
+        };
+        let new = |(rank, engine)| {
+            World::new(Member::new((rank, size), devices[rank], engine, identities.clone(), self.timeout))
+        };
+        let worlds: Vec<World> = threads(size).into_iter().enumerate().map(new).collect();
         let outcomes: Vec<Outcome<R>> = std::thread::scope(|scope| {
             let start = |world: World| {
                 let name = format!("thalweg-rank-{}", world.rank());
@@ -147,15 +150,16 @@ impl WorldOptions {
         let launch = Launch::find(|name| std::env::var(name).ok())?;
         let Launch { rank, size, local_rank, local_size, address } = launch;
         let device = self.device(local_rank, local_size)?;
-        let engine = if size == 1 {
-            threads(1).remove(0)
+        let world = if size == 1 {
+            World::new(Member::new((0, 1), device, threads(1).remove(0), vec![], self.timeout))
         } else if rank == 0 {
-            self.connected(rendezvous::host(&rendezvous::listen(&address)?, size, self.timeout)?)?
+            let listener = rendezvous::listen(&address)?;
+            self.world((0, size), device, |own| rendezvous::host(&listener, size, own, self.timeout))?
         } else {
-            self.connected(rendezvous::join(&address, rank, size, self.timeout)?)?
+            self.world((rank, size), device, |own| rendezvous::join(&address, (rank, size), own, self.timeout))?
         };
         set_default_device(Some(device));
-        Ok(World::new(Member::new(rank, size, device, engine, self.timeout)))
+        Ok(world)
     }
 
     /// Rank 0 of a world of processes that connect to a listener: for programs that start their own ranks. The others
@@ -169,8 +173,7 @@ impl WorldOptions {
     #[track_caller]
     pub fn host(&self, listener: &TcpListener, size: usize) -> Result<World, Error> {
         assert!(size > 0, "host: a world of 0 ranks");
-        let engine = self.connected(rendezvous::host(listener, size, self.timeout)?)?;
-        Ok(World::new(Member::new(0, size, self.device(0, 1)?, engine, self.timeout)))
+        self.world((0, size), self.device(0, 1)?, |own| rendezvous::host(listener, size, own, self.timeout))
     }
 
     /// Rank `rank`, above 0, of a world whose rank 0 listens at an address (`host:port`).
@@ -183,22 +186,27 @@ impl WorldOptions {
     #[track_caller]
     pub fn join(&self, address: &str, rank: usize, size: usize) -> Result<World, Error> {
         assert!((1..size).contains(&rank), "join: rank {rank} of a world of {size}");
-        let engine = self.connected(rendezvous::join(address, rank, size, self.timeout)?)?;
-        Ok(World::new(Member::new(rank, size, self.device(0, 1)?, engine, self.timeout)))
+        let meet = |own| rendezvous::join(address, (rank, size), own, self.timeout);
+        self.world((rank, size), self.device(0, 1)?, meet)
     }
 
-    fn connected(&self, peers: Vec<Option<std::net::TcpStream>>) -> Result<Box<dyn Engine>, Error> {
-        match Connections::new(peers, self.timeout) {
-            Ok(connections) => Ok(Box::new(connections)),
-            Err(e) => Err(Error::Value(format!("connections between ranks: {e}"))),
-        }
+    /// World over the connections that `meet` makes, given the identity of this rank's device.
+    fn world(
+        &self,
+        (rank, size): (usize, usize),
+        device: Device,
+        meet: impl FnOnce(Option<String>) -> Result<Rendezvous, Error>,
+    ) -> Result<World, Error> {
+        let Rendezvous { peers, identities } = meet(identity(device))?;
+        let engine = Connections::new(peers, self.timeout);
+        let engine = engine.map_err(|e| Error::Value(format!("connections between ranks: {e}")))?;
+        Ok(World::new(Member::new((rank, size), device, Box::new(engine), identities, self.timeout)))
     }
 }
 
 impl World {
     fn new(member: Arc<Member>) -> World {
-        let ranks = (0..member.size).collect();
-        let group = Group { id: 0, ranks, rank: member.rank, recorded: AtomicU64::new(0) };
+        let group = member.group(0, (0..member.size).collect());
         World { membership: Arc::new(Membership(member.clone())), member, group: Arc::new(group) }
     }
 
@@ -280,14 +288,25 @@ impl World {
         let number = self.group.recorded.load(std::sync::atomic::Ordering::Relaxed);
         let colors = self.all_gather(&Tensor::new([color as i64]), 0).to_vec::<i64>()?;
         let inside: Vec<usize> = (0..self.size()).filter(|&rank| colors[rank] == color as i64).collect();
-        let rank = inside.iter().position(|&rank| rank == self.rank()).expect("the rank has its own color");
         let ranks = inside.into_iter().map(|rank| self.group.ranks[rank]).collect();
         let id = world_id([self.group.id, number, color as u64]);
-        let group = Arc::new(Group { id, ranks, rank, recorded: AtomicU64::new(0) });
+        let group = Arc::new(self.member.group(id, ranks));
         Ok(World { member: self.member.clone(), group, membership: self.membership.clone() })
     }
 
-    /// Runs all collectives that this rank has recorded, in this world and all others that it is in.
+    /// Starts all collectives that this rank has recorded, in this world and all others that it is in. Those on GPUs are
+    /// enqueued after the computation of their operands, and run while the program goes on; the others run now.
+    pub fn start(&self) {
+        self.member.run_before(u64::MAX);
+    }
+
+    /// Whether collectives of GPU tensors are enqueued on the GPUs, by NCCL: each rank has a GPU of its own, and the
+    /// library is there. Else they run on the host.
+    pub fn is_on_gpus(&self) -> bool {
+        self.group.is_on_devices
+    }
+
+    /// Runs all collectives that this rank has recorded, in this world and all others that it is in, and waits for them.
     ///
     /// # Errors
     /// The failure of the world.

@@ -111,8 +111,7 @@ fn traces_have_a_span_for_each_collective() {
     thalweg::trace::start();
     run(Engine::Threads, 2, |world| world.all_gather(&Tensor::ones([3]), 0).to_vec::<f32>()).unwrap();
     let trace = thalweg::trace::finish();
-    let name = "all_gather of f32[3] along axis 0 at ";
-    assert!(trace.contains(name) && trace.contains("\"cat\":\"collective\""), "{trace}");
+    assert!(trace.contains("all_gather of f32[3] along axis 0") && trace.contains("\"cat\":\"collective\""), "{trace}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{ENGINES, Engine, run};
+use common::{ENGINES, Engine, options, run};
 use thalweg_dist::{DataParallel, ReduceOp, ShardedOptimizer, World};
 use thalweg_nn::data::{DataLoader, Rows};
 use thalweg_nn::optim::{AdamW, Optimizer, Sgd};
@@ -81,10 +81,10 @@ fn assert_close(losses: &[f32], alone: &[f32]) {
 
 #[test]
 fn several_ranks_have_the_losses_of_one_and_equal_bits() {
-    let alone = World::local(1, |world| train(&world, 1 << 20, 3)).unwrap().remove(0);
+    let alone = options().local(1, |world| train(&world, 1 << 20, 3)).unwrap().remove(0);
     assert_eq!(alone.0.len(), 12);
     for size in [2, 4] {
-        let ranks = World::local(size, |world| train(&world, 1 << 20, 3)).unwrap();
+        let ranks = options().local(size, |world| train(&world, 1 << 20, 3)).unwrap();
         assert_close(&ranks[0].0, &alone.0);
         assert!(ranks.iter().all(|rank| *rank == ranks[0]));
         let tcp = run(Engine::Tcp, size, |world| train(&world, 100, 3)).unwrap();
@@ -95,7 +95,7 @@ fn several_ranks_have_the_losses_of_one_and_equal_bits() {
 
 #[test]
 fn models_stay_equal_to_the_bit_while_plans_change() {
-    let ranks = World::local(2, |world| {
+    let ranks = options().local(2, |world| {
         // Ranks get searched and measured plans at different steps.
         thalweg::set_tiers(true);
         train(&world, 1 << 20, 30)
@@ -208,7 +208,7 @@ fn parameters_without_a_gradient_on_one_rank_get_the_mean() {
 
 #[test]
 fn the_failure_of_a_world_is_the_error_of_the_gradients() {
-    let error = World::local(2, |world| {
+    let error = options().local(2, |world| {
         let weights = vec![Tensor::new([1.0f32]).tracked()];
         let mut gradients = weights[0].sum(..).backward();
         if world.rank() == 1 {
@@ -219,4 +219,14 @@ fn the_failure_of_a_world_is_the_error_of_the_gradients() {
     });
     let text = error.unwrap_err().to_string();
     assert!(text.contains("rank 1 has ended") && text.contains("tests/training.rs"), "{text}");
+    let error = options().local(2, |world| {
+        let weights = vec![Tensor::new([1.0f32]).tracked()];
+        if world.rank() == 1 {
+            return Ok(());
+        }
+        let gradients = DataParallel::new(&world).backward(&weights, &weights[0].sum(..));
+        gradients[&weights[0]].item::<f32>().map(drop)
+    });
+    let text = error.unwrap_err().to_string();
+    assert!(text.contains("rank 1 has ended") && text.matches("tests/training.rs").count() == 1, "{text}");
 }

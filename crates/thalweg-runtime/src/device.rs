@@ -1,6 +1,6 @@
 //! Trait implemented by device crates.
 
-use crate::{Allocation, Buffer, Decomposition, Error, Fourier, MemoryStats};
+use crate::{Allocation, Buffer, Communication, Decomposition, Error, Fourier, MemoryStats};
 use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -102,6 +102,12 @@ pub trait Check: Send + Sync + Debug {
     /// When the device fails.
     fn assert(&self) -> Result<bool, Error> {
         Ok(false)
+    }
+
+    /// Whether a failure of the check is also reported to all other ranks that have received values computed from the
+    /// checked ones.
+    fn is_shared(&self) -> bool {
+        false
     }
 }
 
@@ -277,6 +283,14 @@ pub trait Device: Any + Send + Sync + Debug {
     fn decompose(&self, of: &Decomposition, x: &[(&Buffer, &View)], y: &[&Buffer]) -> Option<Result<Batch, Error>> {
         let _ = (of, x, y);
         None
+    }
+
+    /// Library that moves data between this device and those of other ranks.
+    ///
+    /// # Errors
+    /// When there is none, with what to install.
+    fn communication(&self) -> Result<Arc<dyn Communication>, Error> {
+        Err(Error::Device { device: self.name().into(), message: "it has no library of collectives".into() })
     }
 
     /// Copies bytes from the host to the start of a buffer.

@@ -201,6 +201,8 @@ pub static CUDNN: Variable = variable("THALWEG_CUDNN", Allowed::There { off: tru
 pub static CUFFT: Variable = variable("THALWEG_CUFFT", Allowed::There { off: true }, "cuFFT's library");
 /// Library of NVIDIA's matrix decompositions.
 pub static CUSOLVER: Variable = variable("THALWEG_CUSOLVER", Allowed::There { off: true }, "cuSOLVER's library");
+/// Library of NVIDIA's collectives.
+pub static NCCL: Variable = variable("THALWEG_NCCL", Allowed::There { off: true }, "NCCL's library");
 /// Chips for which the emulated GPU also compiles every source with NVRTC.
 pub static EMULATE_NVRTC: Variable =
     inner("THALWEG_EMULATE_NVRTC", Allowed::Chips, "chips that emulated sources are compiled for, too");
@@ -219,7 +221,7 @@ pub static BENCH_VENV: Variable =
     inner("THALWEG_BENCH_VENV", Allowed::Folder { off: false }, "where bench/setup puts the peers");
 
 /// All variables, as `thalweg doctor` shows them.
-pub static ALL: [&Variable; 33] = [
+pub static ALL: [&Variable; 34] = [
     &DEVICE,
     &THREADS,
     &MEMORY_LIMIT,
@@ -247,6 +249,7 @@ pub static ALL: [&Variable; 33] = [
     &CUDNN,
     &CUFFT,
     &CUSOLVER,
+    &NCCL,
     &EMULATE_NVRTC,
     &EMULATE_CACHE,
     &EMULATE_SANITIZE,

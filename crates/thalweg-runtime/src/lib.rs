@@ -5,6 +5,7 @@
 //! [`Pool`] over the device's own allocator, so that recycling and its statistics work alike on all devices.
 
 mod backend;
+mod communication;
 mod counters;
 mod decomposition;
 mod device;
@@ -20,6 +21,7 @@ pub mod trace;
 mod uses;
 
 pub use backend::Backend;
+pub use communication::{Combine, Communication, Communicator, Completion, Span, Transfer};
 pub use counters::{Counters, count, counters};
 pub use decomposition::{Decomposition, DecompositionKind, Unfit};
 pub use device::{Batch, Check, Device, FailedCheck, Program, ProgramInfo, Throughput, Timing};

@@ -10,7 +10,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Maximum number of queues of a device, which are numbered from 0.
-pub const QUEUES: usize = 8;
+pub const QUEUES: usize = 9;
 
 /// Ticket of the last use in each queue; 0 if there is none.
 pub type Points = [u64; QUEUES];

@@ -108,6 +108,16 @@ impl DeferredChecks {
         self.own.as_ref().map_or(Ok(()), |d| d.assert())
     }
 
+    /// Like [`assert`](Self::assert), without the checks whose failures all ranks learn of ([`Check::is_shared`]).
+    ///
+    /// # Errors
+    /// As [`assert`](Self::assert).
+    pub fn assert_unshared(&self) -> Result<(), Error> {
+        let unshared = |d: &&Arc<DeferredCheck>| !d.check.is_shared();
+        self.inherited.iter().filter(unshared).try_for_each(|d| d.assert()).map_err(|e| e.poisoned())?;
+        self.own.as_ref().filter(unshared).map_or(Ok(()), |d| d.assert())
+    }
+
     /// Like [`resolve`](Self::resolve), for `synchronize`: skips checks whose error somebody has received.
     ///
     /// # Errors

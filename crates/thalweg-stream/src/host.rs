@@ -22,6 +22,9 @@ type Function = Box<dyn FnOnce(Vec<Option<&mut [u8]>>) -> Result<Vec<Vec<u8>>, E
 pub struct OnDevice {
     /// Operands, computed first. The results inherit their deferred checks, without a wait.
     pub operands: Vec<Arc<Value>>,
+    /// Whether other processes or threads get the results, which cannot be withdrawn there. The device then asserts the
+    /// operands' deferred checks first.
+    pub is_shared: bool,
     /// Queues the computation of the results into the given buffers. Returns `None`, with nothing done, if the device
     /// has no such function.
     pub run: RunOnDevice,
@@ -110,6 +113,9 @@ impl OnDevice {
     fn run(self, buffers: &[Buffer]) -> Option<Result<Option<Arc<DeferredChecks>>, Error>> {
         // An operand that cannot be computed is reported by the host function.
         let held = self.operands.iter().map(|v| v.unchecked()).collect::<Result<Vec<Storage>, Error>>().ok()?;
+        if self.is_shared {
+            self.operands.iter().filter_map(|v| v.checks()).try_for_each(|checks| checks.assert_unshared()).ok()?;
+        }
         let inherited = deferred_check::inherit(self.operands.iter().filter_map(|v| v.checks()));
         let done = (self.run)(&held, buffers)?;
         Some(done.map(|own| deferred_check::of_call(own, inherited)))

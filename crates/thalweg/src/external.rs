@@ -126,6 +126,23 @@ impl Tensor {
         Ok(TensorMemory { storage: self.value.storage()?, dtype: self.dtype(), device: self.value.device() })
     }
 
+    /// Starts to compute the value; on a GPU the host does not wait for it. A function on the host that the value is a
+    /// result of has run when this returns.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let x = Tensor::new([1.0f32, 2.0]).exp();
+    /// x.start()?;                                  // computed while other things are recorded
+    /// assert!(x.to_vec::<f32>()?[0] > 2.7);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When it is known already that the value cannot be computed.
+    pub fn start(&self) -> Result<(), Error> {
+        self.value.unchecked().map(|_| ())
+    }
+
     /// The tensor's memory as [`Tensor::memory`] returns it, without waiting on a GPU until indices are known to be in
     /// range. If one is not, the GPU's context ends with an assertion before anything that is enqueued later runs, as
     /// PyTorch's does: all later calls on that GPU fail, here and in other libraries, and no wrong value is read. On

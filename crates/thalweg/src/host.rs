@@ -12,7 +12,7 @@ use std::any::Any;
 use std::convert::Infallible;
 use std::panic::Location;
 use std::sync::Arc;
-use thalweg_runtime::{Buffer, Decomposition, Fourier, Unfit};
+use thalweg_runtime::{Buffer, Check, Decomposition, FailedCheck, Fourier, Span, Unfit};
 use thalweg_stream::{Caller, DeviceRef, FailureToError, OnDevice, Queued, Storage};
 
 /// Operation that a device may have a library for.
@@ -32,6 +32,11 @@ type OnFailedOperand = dyn Fn(&Error) + Send + Sync;
 /// Host-visible memory of each result; `None` where the host does not see the device's memory.
 type HostSlices<'a> = Vec<Option<&'a mut [u8]>>;
 type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// Wait for the end of queued work, which returns the failure of the operation.
+pub(crate) type Wait = Box<dyn Fn() -> Result<(), Failure> + Send + Sync>;
+/// Function that queues an operation on the device: from spans of the operands to spans of the results.
+type Enqueue = dyn Fn(&[Span<'_>], &[Span<'_>]) -> Result<Wait, Failure> + Send + Sync;
 
 /// User-defined operation on the host: a function from slices of its operands to slices of its results.
 ///
@@ -66,6 +71,8 @@ pub struct HostOp {
     on_failed_operand: Option<Arc<OnFailedOperand>>,
     backward: Option<Arc<Back>>,
     library: Option<Arc<Library>>,
+    transfer: Option<Arc<Enqueue>>,
+    at: Option<&'static Location<'static>>,
 }
 
 /// Operand of a [`HostOp`]: its elements in row-major order.
@@ -273,7 +280,7 @@ impl HostOp {
         S: Into<Shape>,
     {
         let (outputs, run) = (opaque::outputs(outputs), Arc::new(run));
-        HostOp { name, outputs, run, on_failed_operand: None, backward: None, library: None }
+        HostOp { name, outputs, run, on_failed_operand: None, backward: None, library: None, transfer: None, at: None }
     }
 
     /// Adds a backward pass, as that of [`custom_grad`](crate::custom_grad()). Without one, calls with a tracked
@@ -299,6 +306,22 @@ impl HostOp {
         HostOp { library: Some(Arc::new(of)), ..self }
     }
 
+    /// Sets the line that errors name, if it is not that of the call: for calls from closures, which hide their caller.
+    pub fn at(self, location: &'static Location<'static>) -> HostOp {
+        HostOp { at: Some(location), ..self }
+    }
+
+    /// Adds an implementation that a device with asynchronous launches runs instead: a function that enqueues a transfer
+    /// between ranks ([`Communicator`](crate::communication::Communicator)), from row-major operands to results, and
+    /// returns a function that waits for it. Reads of the results call that, and return its error. Before the call, the
+    /// device asserts that the operands are valid.
+    pub fn transfer(
+        self,
+        enqueue: impl Fn(&[Span<'_>], &[Span<'_>]) -> Result<Wait, Failure> + Send + Sync + 'static,
+    ) -> HostOp {
+        HostOp { transfer: Some(Arc::new(enqueue)), ..self }
+    }
+
     /// Records a call with one result.
     ///
     /// # Panics
@@ -319,15 +342,31 @@ impl HostOp {
         let name = self.name;
         let (plain, outputs) = opaque::prepare(name, &from, self.backward.is_some(), &*self.outputs);
         let device = from.first().map_or_else(Device::default, Tensor::device);
-        let caller = Caller { name, at: Location::caller() };
+        let caller = Caller { name, at: self.at.unwrap_or(Location::caller()) };
         let (run, failed, of) = (self.run.clone(), self.on_failed_operand.clone(), outputs.clone());
         // If kernels run on the host, so would a library.
         let apart = device.0.device().throughput().is_some();
         let known = self.library.as_ref().filter(|_| apart).and_then(|library| library(&plain));
-        let on_device = known.map(|known| OnDevice {
-            operands: plain.iter().map(|x| x.value.clone()).collect(),
-            run: Box::new(move |x: &[Storage], y: &[Buffer]| on_device(device, caller, known, x, y)),
-        });
+        let operands = || plain.iter().map(|x| x.value.clone()).collect();
+        let on_device = match (known, self.transfer.clone().filter(|_| apart)) {
+            (Some(known), _) => Some(OnDevice {
+                operands: operands(),
+                is_shared: false,
+                run: Box::new(move |x: &[Storage], y: &[Buffer]| on_device(device, caller, known, x, y)),
+            }),
+            (None, Some(enqueue)) => {
+                let (operands, failed, outputs) = (plain.clone(), failed.clone(), outputs.clone());
+                Some(OnDevice {
+                    operands: operands.iter().map(|x| x.value.clone()).collect(),
+                    is_shared: true,
+                    run: Box::new(move |x: &[Storage], y: &[Buffer]| {
+                        let dense = dense(&operands, x).inspect_err(|e| failed.iter().for_each(|f| f(e)));
+                        Some(dense.and_then(|x| transfer(caller, &*enqueue, (&operands, &x), (&outputs, y))))
+                    }),
+                })
+            }
+            (None, None) => None,
+        };
         let call = move |places: HostSlices<'_>| call(caller, (&*run, failed.as_deref()), &plain, &of, places);
         let values = thalweg_stream::host_call(caller, device.0, &outputs, on_device, call);
         opaque::results(name, values, &from, &self.backward)
@@ -360,6 +399,64 @@ fn on_device(
             };
             Some(batch.map(|batch| batch.check.map(|check| (check, Box::new(error) as FailureToError))))
         }
+    }
+}
+
+/// Row-major storage of operands: their own, or that of a copy.
+fn dense(operands: &[Tensor], x: &[Storage]) -> Result<Vec<Storage>, Error> {
+    let one = |(tensor, storage): (&Tensor, &Storage)| match storage.view.is_dense() {
+        true => Ok(storage.clone()),
+        false => tensor.deep_copy()?.value.unchecked(),
+    };
+    operands.iter().zip(x).map(one).collect()
+}
+
+/// Queues a transfer between ranks. Its check is the end of the transfer.
+fn transfer(
+    caller: Caller,
+    enqueue: &Enqueue,
+    (operands, x): (&[Tensor], &[Storage]),
+    (outputs, y): (&[(Shape, DType)], &[Buffer]),
+) -> Result<Queued, Error> {
+    let of = |(tensor, storage): (&Tensor, &Storage)| (tensor.dtype().size(), storage.view.offset);
+    let x: Vec<Span<'_>> = operands
+        .iter()
+        .zip(x)
+        .map(|(tensor, storage)| {
+            let (size, offset) = of((tensor, storage));
+            Span { buffer: &storage.buffer, offset: offset as usize * size, count: tensor.numel() }
+        })
+        .collect();
+    let y: Vec<Span<'_>> =
+        y.iter().zip(outputs).map(|(buffer, (shape, _))| Span { buffer, offset: 0, count: shape.numel() }).collect();
+    let failed =
+        move |cause: Failure| Error::Host { operation: caller.name.into(), at: caller.at, cause: cause.into() };
+    let wait = enqueue(&x, &y).map_err(failed)?;
+    let check = Arrival { wait, caller };
+    Ok(Some((Arc::new(check), Box::new(|_: FailedCheck| unreachable!("a transfer fails as a whole")))))
+}
+
+/// Check of a transfer's results.
+struct Arrival {
+    wait: Wait,
+    caller: Caller,
+}
+
+impl std::fmt::Debug for Arrival {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Arrival({})", self.caller.name)
+    }
+}
+
+impl Check for Arrival {
+    fn outcome(&self) -> Result<Vec<FailedCheck>, Error> {
+        let Caller { name, at } = self.caller;
+        let failed = |cause: Failure| Error::Host { operation: name.into(), at, cause: cause.into() };
+        (self.wait)().map(|()| vec![]).map_err(failed)
+    }
+
+    fn is_shared(&self) -> bool {
+        true
     }
 }
 

@@ -130,6 +130,7 @@ mod rows;
 // Everything else.
 mod axes;
 mod combine;
+pub mod communication;
 mod complex;
 #[cfg(feature = "cuda")]
 pub mod cuda;

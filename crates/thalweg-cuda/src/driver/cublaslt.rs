@@ -33,7 +33,7 @@ pub type Algorithm = [u64; 8];
 
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Heuristic {
+pub(super) struct Heuristic {
     algorithm: Algorithm,
     workspace: usize,
     state: Status,

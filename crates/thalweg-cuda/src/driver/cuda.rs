@@ -8,6 +8,7 @@
 //!
 //! * `api`: the driver's functions.
 //! * `assertion`: assertions that indices were in range.
+//! * `balance`: calls that may wait for a GPU, while other GPUs of the process wait for it.
 //! * `chip`: properties of a GPU.
 //! * `chosen`: a matrix product with its algorithm.
 //! * `code`: loaded modules, and their launches.
@@ -17,9 +18,11 @@
 //! * `map`: tensor maps (TMA descriptors).
 //! * `peer`: copies from one GPU to another.
 //! * `products`: choice of a product's algorithm in cuBLASLt.
+//! * `ranks`: the GPU as NCCL's target.
 
 mod api;
 mod assertion;
+mod balance;
 mod chip;
 mod chosen;
 mod code;
@@ -29,9 +32,11 @@ mod graph;
 mod map;
 mod peer;
 mod products;
+mod ranks;
 mod staging;
 
 use thalweg_gpu::product::Product;
+use thalweg_gpu::runtime::RankLibrary;
 
 use super::cufft::Plans;
 use super::cusolver::Solvers;
@@ -196,7 +201,9 @@ impl Cuda {
             open_to: Mutex::default(),
             assertion: OnceLock::new(),
         };
-        Ok(Arc::new(Cuda { parts: Arc::new(parts), queue: 0 }))
+        let parts = Arc::new(parts);
+        ranks::register(&parts);
+        Ok(Arc::new(Cuda { parts, queue: 0 }))
     }
 
     /// Grows the pool ahead of demand once allocations of `bytes` exceed its reserve: by `bytes` plus half of the
@@ -285,6 +292,7 @@ impl Driver for Cuda {
 
     fn obtain(&self, bytes: usize) -> Option<u64> {
         self.gpu.enter().ok()?;
+        let _guard = self.guard();
         self.grow(bytes);
         self.try_obtain(bytes.max(1)).or_else(|| {
             // Waits for freed memory that earlier launches still use, and returns fragments to the system.
@@ -315,6 +323,7 @@ impl Driver for Cuda {
     }
 
     fn load(&self, image: &[u8], functions: &[&str]) -> Result<Vec<Function>, Error> {
+        let _guard = self.guard();
         code::load(&self.gpu, image, functions)
     }
 
@@ -337,15 +346,22 @@ impl Driver for Cuda {
     }
 
     fn product(&self, product: &Product) -> Option<Function> {
+        let _guard = self.guard();
         self.chosen(product)
     }
 
     fn convolution(&self, convolution: &Convolution) -> Option<Function> {
+        let _guard = self.guard();
         self.chosen_convolution(convolution)
     }
 
     fn libraries(&self) -> Option<&dyn Libraries> {
         Some(self)
+    }
+
+    fn ranks(&self) -> Result<Arc<dyn RankLibrary>, String> {
+        let target = ranks::OfGpu::new(Cuda { parts: self.parts.clone(), queue: self.queue });
+        Ok(Arc::new(super::nccl::Nccl::open(Arc::new(target), self.major)?))
     }
 
     fn has_queues(&self) -> bool {
@@ -365,6 +381,7 @@ impl Driver for Cuda {
     }
 
     fn graph(&self, launches: &[Launch]) -> Result<Box<dyn Graph>, Error> {
+        let _guard = self.guard();
         Ok(Box::new(graph::Chain::new(self.gpu.clone(), self.queue, launches)?))
     }
 
@@ -490,6 +507,11 @@ impl Libraries for Cuda {
 }
 
 impl Cuda {
+    /// Begins a call that may wait until the GPU is idle.
+    fn guard(&self) -> balance::Guard {
+        balance::guard(self.gpu.context as usize)
+    }
+
     fn mark(&self, timed: bool) -> Result<Box<dyn Event>, Error> {
         let turn = self.gpu.turn(self.queue)?;
         let moment = Moment { gpu: self.gpu.clone(), event: self.gpu.obtain_event(timed)?, timed };

@@ -16,6 +16,7 @@
 //! * `solver`: decompositions in the place of cuSOLVER's.
 //! * `memory`: allocations that detect out-of-bounds accesses.
 //! * `queues`: pending work.
+//! * `nccl`, `ranks`, `transfers`: transfers between GPUs in the place of NCCL's.
 
 mod compile;
 mod convolution;
@@ -23,10 +24,13 @@ mod faults;
 mod fibers;
 mod fourier;
 mod memory;
+mod nccl;
 mod queues;
+mod ranks;
 mod solver;
 #[cfg(test)]
 mod tests;
+mod transfers;
 
 use super::{
     Chip, Driver, Event, Function, FunctionInfo, Graph, Launch, Libraries, Lines, MAP_WORDS, Matrices, Module,
@@ -42,6 +46,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use thalweg_gpu::maps::MAP_RANK;
+use thalweg_gpu::runtime::RankLibrary;
 use thalweg_gpu::target::MAX_CORESIDENT_BLOCKS;
 use thalweg_ir::Convolution;
 use thalweg_runtime::environment::{self, Value};
@@ -67,14 +72,17 @@ pub struct Emulated {
 #[derive(Debug)]
 struct EmulatedState {
     chip: Chip,
-    memory: Mutex<Memory>,
+    memory: Mutex<Blocks>,
     work: Mutex<Work>,
     /// Functions of convolutions, each one always the same.
     convolutions: Mutex<FxHashMap<Convolution, Function>>,
+    /// Number among the emulated GPUs of the process.
+    number: usize,
 }
 
+/// Allocated blocks by address.
 #[derive(Debug, Default)]
-struct Memory {
+struct Blocks {
     blocks: BTreeMap<u64, Allocation>,
     bytes: usize,
 }
@@ -118,7 +126,8 @@ impl Emulated {
 
     fn with_chip(chip: Chip) -> Emulated {
         let (memory, work, convolutions) = Default::default();
-        let parts = Arc::new(EmulatedState { chip, memory, work, convolutions });
+        let number = queues::next_number();
+        let parts = Arc::new(EmulatedState { chip, memory, work, convolutions, number });
         queues::register(&parts);
         Emulated { parts, queue: 0 }
     }
@@ -168,7 +177,7 @@ impl Emulated {
 }
 
 impl EmulatedState {
-    fn memory(&self) -> MutexGuard<'_, Memory> {
+    fn memory(&self) -> MutexGuard<'_, Blocks> {
         self.memory.lock().unwrap_or_else(|e| e.into_inner())
     }
 
@@ -336,6 +345,10 @@ impl Driver for Emulated {
 
     fn libraries(&self) -> Option<&dyn Libraries> {
         Some(self)
+    }
+
+    fn ranks(&self) -> Result<Arc<dyn RankLibrary>, String> {
+        ranks::library(self)
     }
 
     fn has_queues(&self) -> bool {

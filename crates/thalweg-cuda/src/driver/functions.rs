@@ -7,8 +7,8 @@ macro_rules! functions {
     (@gives $gives:ty) => { $gives };
     ($($name:ident: $symbol:literal ($($type:ty),*) $(-> $gives:ty)?;)*) => {
         /// Addresses of the library's functions.
-        struct Api {
-            $($name: unsafe extern "C" fn($($type),*) -> functions!(@gives $($gives)?),)*
+        pub(super) struct Api {
+            $(pub(super) $name: unsafe extern "C" fn($($type),*) -> functions!(@gives $($gives)?),)*
         }
 
         impl Api {

@@ -12,6 +12,7 @@
 //! * `cusolver`: NVIDIA's library of decompositions.
 //! * `emulated` (feature `emulate`): sources compiled by g++ and run on the host.
 //! * `functions`: libraries that are loaded at run time, as tables of functions.
+//! * `nccl`: NVIDIA's library of collectives.
 //! * `nvrtc`: compilation of sources to machine code, for a GPU that need not be present.
 
 mod absent;
@@ -23,6 +24,7 @@ mod cusolver;
 #[cfg(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
 mod emulated;
 mod functions;
+mod nccl;
 pub mod nvrtc;
 
 #[cfg(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"))]

@@ -85,6 +85,8 @@ CALL cuDeviceTotalMem_v2(size_t* n, int) { return *n = MEMORY, 0; }
 CALL cuDevicePrimaryCtxRetain(void** c, int d) { return *c = (void*)(intptr_t)(d + 1), 0; }
 CALL cuCtxSetCurrent(void* c) { return current = c, 0; }
 CALL cuStreamCreate(void** s, unsigned) { ENTER Stream* made = new Stream; all.push_back(made); return *s = made, 0; }
+CALL cuStreamCreateWithPriority(void** s, unsigned, int) { return cuStreamCreate(s, 0); }
+CALL cuDeviceGetUuid(char* id, int n) { return memset(id, n, 16), 0; }
 CALL cuStreamBeginCapture_v2(void* s, unsigned) { ENTER if (capturing) return 1; capturing = s; captured.clear(); return 0; }
 CALL cuStreamEndCapture(void* s, Graph** g) { ENTER if (capturing != s) return 1; capturing = nullptr; *g = new Graph; (*g)->captured = captured; return 0; }
 CALL cuStreamWaitEvent(Stream* s, Event* e, unsigned) { ENTER if (e->stream) { s->queue.push_back({nullptr, e->stream, e->at}); s->put++; } return 0; }

@@ -8,6 +8,7 @@ use super::bytes::{self, Concatenation};
 use super::record::{Collective, Origin};
 use crate::World;
 use crate::reduce::ReduceOp;
+use thalweg::communication::Transfer;
 use thalweg::{Backward, DType, Shape, Tensor};
 
 /// Sizes before an axis, of it, and after it.
@@ -29,7 +30,7 @@ fn agreed(dtype: DType, shape: &Shape) -> String {
 impl World {
     /// Reduces `x` over ranks.
     #[track_caller]
-    pub(super) fn reduced(&self, x: &Tensor, op: ReduceOp, origin: Origin) -> Tensor {
+    pub(crate) fn reduced(&self, x: &Tensor, op: ReduceOp, origin: Origin) -> Tensor {
         let (shape, dtype) = (*x.shape(), x.dtype());
         let collective = Collective {
             name: "all_reduce",
@@ -39,6 +40,8 @@ impl World {
             origin,
             operand: Some(x),
             result: (shape, dtype),
+            transfer: self.combination(op, dtype).map(Transfer::AllReduce),
+            is_ragged: false,
         };
         let rule = move |world: &World, of: Backward<Tensor, Tensor>| reduced_rule(world, op, origin.backward(), of);
         self.record(collective, Some(Box::new(rule)), move |ranks, x, out| {
@@ -52,6 +55,12 @@ impl World {
         let (dtype, size) = (x.dtype(), self.size());
         let mut shape = *x.shape();
         shape.dims_mut()[axis] *= size;
+        let [before, own, after] = around(x, axis);
+        if before > 1 && self.is_on_device(x) {
+            // A library concatenates along the first axis only. The permutation starts the collective, without a wait.
+            let parts = self.gathered(&x.reshape([1, x.numel()]), 0, origin);
+            return parts.reshape([size, before, own, after]).movedim(0, 1).reshape(shape);
+        }
         let collective = Collective {
             name: "all_gather",
             operation: "all_gather".into(),
@@ -60,6 +69,8 @@ impl World {
             origin,
             operand: Some(x),
             result: (shape, dtype),
+            transfer: Some(Transfer::AllGather),
+            is_ragged: false,
         };
         let own = *x.shape();
         let rule = move |world: &World, Backward { gradients: dy, .. }: Backward<Tensor, Tensor>| {
@@ -81,6 +92,8 @@ impl World {
             origin,
             operand: Some(x),
             result: (shape, dtype),
+            transfer: self.combination(op, dtype).map(Transfer::ReduceScatter),
+            is_ragged: false,
         };
         let operand = *x.shape();
         let rule = move |world: &World, Backward { gradients: dy, .. }: Backward<Tensor, Tensor>| {
@@ -104,6 +117,8 @@ impl World {
             origin,
             operand: Some(x),
             result: (*x.shape(), x.dtype()),
+            transfer: Some(Transfer::Broadcast { root }),
+            is_ragged: false,
         };
         let rule = move |world: &World, Backward { gradients: dy, .. }: Backward<Tensor, Tensor>| {
             let sum = world.reduced(&dy, ReduceOp::Sum, origin.backward());
@@ -113,17 +128,25 @@ impl World {
     }
 
     /// Sends the next `sent[i]` elements of `x` to each rank `i`; concatenates the `received[i]` elements from each
-    /// along an axis of the result's shape.
+    /// along an axis of the result's shape. `is_ragged`: whether the numbers may differ between sender and receiver.
     #[track_caller]
     pub(super) fn exchanged(
         &self,
         x: &Tensor,
-        agreed: String,
+        (agreed, is_ragged): (String, bool),
         [sent, received]: [Vec<usize>; 2],
         (shape, axis): (Shape, usize),
         origin: Origin,
     ) -> Tensor {
         let (dtype, size) = (x.dtype(), self.size());
+        let rows: usize = shape.dims()[..axis].iter().product();
+        if rows > 1 && self.is_on_device(x) {
+            // As in a gather; all parts are of one size.
+            let parts = [size, shape.numel() / size];
+            let exchanged = self.exchanged(x, (agreed, is_ragged), [sent, received], (Shape::new(&parts), 0), origin);
+            let [own, after] = [shape.dims()[axis] / size, shape.dims()[axis + 1..].iter().product()];
+            return exchanged.reshape([size, rows, own, after]).movedim(0, 1).reshape(shape);
+        }
         let collective = Collective {
             name: "all_to_all",
             operation: "all_to_all".into(),
@@ -132,16 +155,17 @@ impl World {
             origin,
             operand: Some(x),
             result: (shape, dtype),
+            transfer: Some(Transfer::AllToAll { sent: sent.clone(), received: received.clone() }),
+            is_ragged,
         };
         let in_bytes = |counts: &[usize]| counts.iter().map(|n| n * dtype.size()).collect::<Vec<usize>>();
-        let rows = shape.dims()[..axis].iter().product();
         let (sizes, parts) = (in_bytes(&sent), Concatenation { sizes: in_bytes(&received), rows });
         let operand = *x.shape();
         let rule = move |world: &World, Backward { gradients: dy, .. }: Backward<Tensor, Tensor>| {
             // Of several rows: all parts are of one size.
             let dy = if rows == 1 { dy } else { divided(&dy, axis, size) };
             let counts = [received.clone(), sent.clone()];
-            world.exchanged(&dy, agreed.clone(), counts, (operand, 0), origin.backward())
+            world.exchanged(&dy, (agreed.clone(), is_ragged), counts, (operand, 0), origin.backward())
         };
         self.record(collective, Some(Box::new(rule)), move |ranks, x, out| {
             bytes::all_to_all(ranks, (&sizes, &parts), x, out)

@@ -8,7 +8,8 @@ use crate::World;
 use crate::reduce::ReduceOp;
 use bytes::Concatenation;
 use differentiable::divided;
-use record::{Collective, Origin};
+use record::Collective;
+pub(crate) use record::Origin;
 use std::sync::Arc;
 use thalweg::{DType, Error, Shape, Tensor};
 
@@ -155,7 +156,7 @@ impl World {
         shape.dims_mut()[concat] *= size;
         let agreed = format!("{}{} from axis {split} to {concat}", x.dtype(), x.shape());
         let counts = [vec![part; size], vec![part; size]];
-        self.exchanged(&divided(x, split, size), agreed, counts, (shape, concat), Origin::here())
+        self.exchanged(&divided(x, split, size), (agreed, false), counts, (shape, concat), Origin::here())
     }
 
     /// Sends the rows of the operand to ranks, in their order: `sent[i]` rows to rank `i`. The result has the rows that
@@ -197,7 +198,7 @@ impl World {
         shape.dims_mut()[0] = received.iter().sum();
         let row = Shape::new(&x.dims()[1..]);
         let counts = [sent, received].map(|rows| rows.iter().map(|n| n * row.numel()).collect());
-        self.exchanged(x, format!("{} rows {row}", x.dtype()), counts, (shape, 0), Origin::here())
+        self.exchanged(x, (format!("{} rows {row}", x.dtype()), true), counts, (shape, 0), Origin::here())
     }
 
     /// Sends a tensor to a rank, which calls [`receive`](World::receive). No gradient flows back: send that by a
@@ -256,7 +257,18 @@ impl World {
         if self.size() > 1 {
             let (operation, origin, result) = ("barrier".into(), Origin::here(), (Shape::new(&[0]), DType::U8));
             let (agreed, operand) = (String::new(), None);
-            let all = Collective { name: "barrier", operation, agreed, is_joint: true, origin, operand, result };
+            let (transfer, is_ragged) = (None, false);
+            let all = Collective {
+                name: "barrier",
+                operation,
+                agreed,
+                is_joint: true,
+                origin,
+                operand,
+                result,
+                transfer,
+                is_ragged,
+            };
             let arrived = Concatenation { sizes: vec![0; self.size()], rows: 1 };
             self.record(all, None, move |ranks, x, out| bytes::all_gather(ranks, &arrived, x, out)).memory()?;
         }
@@ -281,6 +293,8 @@ impl World {
     #[track_caller]
     fn message(&self, name: &'static str, (from, to): (usize, usize), result: (Shape, DType)) -> Collective<'_> {
         let (operation, agreed) = (format!("send({from} to {to})"), format!("{}{}", result.1, result.0));
-        Collective { name, operation, agreed, is_joint: false, origin: Origin::here(), operand: None, result }
+        // NCCL's sends wait for their receivers, so two ranks that both send first would wait forever.
+        let (origin, operand, transfer) = (Origin::here(), None, None);
+        Collective { name, operation, agreed, is_joint: false, origin, operand, result, transfer, is_ragged: false }
     }
 }

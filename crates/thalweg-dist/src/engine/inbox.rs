@@ -20,6 +20,8 @@ struct InboxState {
 #[derive(Default)]
 struct Sender {
     data: VecDeque<(Arc<Signature>, Payload)>,
+    /// Collectives that it has enqueued on its device.
+    announced: VecDeque<Arc<Signature>>,
     ended: bool,
 }
 
@@ -51,6 +53,7 @@ impl Inbox {
         let mut state = self.state();
         match message {
             Message::Data(signature, payload) => state.senders[from].data.push_back((signature, payload)),
+            Message::Announced(signature) => state.senders[from].announced.push_back(signature),
             Message::Ended => state.senders[from].ended = true,
             Message::Failed(cause) => {
                 state.senders[from].ended = true;
@@ -67,13 +70,47 @@ impl Inbox {
         }
     }
 
-    /// Waits for the next message of a rank. What has arrived from it comes before failures of any rank.
-    pub fn receive(&self, from: usize, timeout: Duration) -> Result<(Arc<Signature>, Payload), Absence> {
+    /// Failure that has arrived first.
+    pub fn failure(&self) -> Option<Arc<str>> {
+        self.state().failure.clone()
+    }
+
+    /// The next collective that a rank has announced, if any has arrived, where `own` is expected. If the rank has sent
+    /// data instead that comes after `own`, the signature of that.
+    pub fn announcement(&self, from: usize, own: &Signature) -> Result<Option<Arc<Signature>>, Absence> {
+        let mut state = self.state();
+        if let Some(signature) = state.senders[from].announced.pop_front() {
+            // A receiver may wait for the next one to arrive.
+            self.arrived.notify_all();
+            return Ok(Some(signature));
+        }
+        match state.senders[from].data.front() {
+            Some((theirs, _)) if own.is_passed_by(theirs) => Ok(Some(theirs.clone())),
+            _ if state.failure.is_some() => Err(Absence::Failed(state.failure.clone().expect("checked"))),
+            _ if state.senders[from].ended => Err(Absence::Ended),
+            _ => Ok(None),
+        }
+    }
+
+    /// Waits for the next message of a rank, where `own` is expected. What has arrived from it comes before failures of
+    /// any rank. If the rank has announced a collective instead that comes after `own`, the signature of that, without
+    /// data.
+    pub fn receive(
+        &self,
+        from: usize,
+        own: Option<&Signature>,
+        timeout: Duration,
+    ) -> Result<(Arc<Signature>, Payload), Absence> {
         let start = Instant::now();
         let mut state = self.state();
         loop {
             if let Some(data) = state.senders[from].data.pop_front() {
                 return Ok(data);
+            }
+            if let (Some(own), Some(theirs)) = (own, state.senders[from].announced.front())
+                && own.is_passed_by(theirs)
+            {
+                return Ok((theirs.clone(), Payload::default()));
             }
             if let Some(cause) = &state.failure {
                 return Err(Absence::Failed(cause.clone()));
@@ -105,17 +142,33 @@ mod tests {
         }
         inbox.put(1, Message::Ended);
         for number in 0..3 {
-            assert_eq!(inbox.receive(1, Duration::ZERO), Ok(data(number)));
+            assert_eq!(inbox.receive(1, None, Duration::ZERO), Ok(data(number)));
         }
-        assert_eq!(inbox.receive(1, Duration::ZERO), Err(Absence::Ended));
-        assert_eq!(inbox.receive(0, Duration::ZERO), Err(Absence::TimedOut));
+        assert_eq!(inbox.receive(1, None, Duration::ZERO), Err(Absence::Ended));
+        assert_eq!(inbox.receive(0, None, Duration::ZERO), Err(Absence::TimedOut));
+    }
+
+    #[test]
+    fn a_rank_that_takes_the_other_path_is_noticed() {
+        let inbox = Inbox::new(2);
+        let of = |number| data(number).0;
+        assert_eq!(inbox.announcement(1, &of(1)), Ok(None));
+        inbox.put(1, Message::Announced(of(1)));
+        assert_eq!(inbox.receive(1, Some(&of(2)), Duration::ZERO), Err(Absence::TimedOut));
+        assert_eq!(inbox.receive(1, Some(&of(1)), Duration::ZERO), Ok((of(1), Payload::default())));
+        assert_eq!(inbox.announcement(1, &of(1)), Ok(Some(of(1))));
+        let (signature, payload) = data(2);
+        inbox.put(1, Message::Data(signature, payload));
+        assert_eq!(inbox.announcement(1, &of(3)), Ok(None));
+        assert_eq!(inbox.announcement(1, &of(2)), Ok(Some(of(2))));
+        assert_eq!(inbox.receive(1, Some(&of(2)), Duration::ZERO), Ok(data(2)));
     }
 
     #[test]
     fn a_failure_ends_the_wait_for_another_rank() {
         let inbox = Inbox::new(3);
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| inbox.receive(1, Duration::MAX));
+            let waiting = scope.spawn(|| inbox.receive(1, None, Duration::MAX));
             inbox.put(2, Message::Failed("no memory".into()));
             assert_eq!(waiting.join().unwrap(), Err(Absence::Failed("no memory".into())));
         });

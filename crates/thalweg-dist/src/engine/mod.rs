@@ -34,6 +34,8 @@ pub(crate) type Payload = Arc<Vec<u8>>;
 pub(crate) enum Message {
     /// Contribution to a collective.
     Data(Arc<Signature>, Payload),
+    /// Collective that the sender has enqueued on its device.
+    Announced(Arc<Signature>),
     /// The sender has left its world and sends nothing more.
     Ended,
     /// The sender has failed, or received a failure, and sends nothing more.
@@ -60,6 +62,13 @@ impl Signature {
     pub fn agrees(&self, other: &Signature) -> bool {
         let key = |s: &Signature| (s.world, s.number);
         key(self) == key(other) && self.operation == other.operation && self.operand == other.operand
+    }
+}
+
+impl Signature {
+    /// Whether a signature of another rank shows that this one will not come: that rank has gone beyond it in this world.
+    pub fn is_passed_by(&self, theirs: &Signature) -> bool {
+        self.number != 0 && theirs.world == self.world && theirs.number >= self.number
     }
 }
 

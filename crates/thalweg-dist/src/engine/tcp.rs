@@ -23,6 +23,7 @@ const MAX_TEXT_BYTES: u64 = 1 << 20;
 const DATA: u8 = 0;
 const ENDED: u8 = 1;
 const FAILED: u8 = 2;
+const ANNOUNCED: u8 = 3;
 
 impl Connections {
     /// Starts to read from connected peers. A write that makes no progress for `timeout` fails.
@@ -85,13 +86,15 @@ fn write(to: &mut impl Write, message: &Message) -> io::Result<()> {
     let mut head = vec![];
     match message {
         Message::Data(signature, payload) => {
-            let Signature { world, number, operation, operand, at } = &**signature;
             head.push(DATA);
-            head.extend([*world, *number].iter().flat_map(|n| n.to_le_bytes()));
-            [operation, operand, at].into_iter().for_each(|text| put_text(&mut head, text));
+            put_signature(&mut head, signature);
             head.extend((payload.len() as u64).to_le_bytes());
             to.write_all(&head)?;
             return to.write_all(payload);
+        }
+        Message::Announced(signature) => {
+            head.push(ANNOUNCED);
+            put_signature(&mut head, signature);
         }
         Message::Ended => head.push(ENDED),
         Message::Failed(cause) => {
@@ -100,6 +103,12 @@ fn write(to: &mut impl Write, message: &Message) -> io::Result<()> {
         }
     }
     to.write_all(&head)
+}
+
+fn put_signature(to: &mut Vec<u8>, signature: &Signature) {
+    let Signature { world, number, operation, operand, at } = signature;
+    to.extend([*world, *number].iter().flat_map(|n| n.to_le_bytes()));
+    [operation, operand, at].into_iter().for_each(|text| put_text(to, text));
 }
 
 fn put_text(to: &mut Vec<u8>, text: &str) {
@@ -116,16 +125,21 @@ fn read(from: &mut impl Read) -> io::Result<Message> {
     from.read_exact(&mut kind)?;
     Ok(match kind[0] {
         DATA => {
-            let (world, number) = (read_u64(from)?, read_u64(from)?);
-            let (operation, operand, at) = (read_text(from)?, read_text(from)?, read_text(from)?);
+            let signature = read_signature(from)?;
             let length = read_u64(from)?;
-            let payload = read_bytes(from, length)?;
-            Message::Data(Arc::new(Signature { world, number, operation, operand, at }), Arc::new(payload))
+            Message::Data(signature, Arc::new(read_bytes(from, length)?))
         }
+        ANNOUNCED => Message::Announced(read_signature(from)?),
         ENDED => Message::Ended,
         FAILED => Message::Failed(read_text(from)?.into()),
         other => return Err(invalid(format!("a message of unknown kind {other}"))),
     })
+}
+
+fn read_signature(from: &mut impl Read) -> io::Result<Arc<Signature>> {
+    let (world, number) = (read_u64(from)?, read_u64(from)?);
+    let (operation, operand, at) = (read_text(from)?, read_text(from)?, read_text(from)?);
+    Ok(Arc::new(Signature { world, number, operation, operand, at }))
 }
 
 fn invalid(message: String) -> io::Error {
@@ -157,11 +171,12 @@ fn read_text(from: &mut impl Read) -> io::Result<String> {
 mod tests {
     use super::*;
 
-    fn messages() -> [Message; 3] {
+    fn messages() -> [Message; 4] {
         let text = |s: &str| s.to_string();
         let (operation, operand, at) = (text("all_reduce(sum)"), text("f32[2]"), text("a.rs:1:2"));
         let signature = Arc::new(Signature { world: 7, number: 9, operation, operand, at });
-        [Message::Data(signature, Arc::new(vec![1, 2, 3])), Message::Ended, Message::Failed("rank 1: no memory".into())]
+        let data = Message::Data(signature.clone(), Arc::new(vec![1, 2, 3]));
+        [data, Message::Announced(signature), Message::Ended, Message::Failed("rank 1: no memory".into())]
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::net::TcpListener;
 use std::time::Duration;
-use thalweg::{DType, Device, Error, Tensor, bf16, f16};
+use thalweg::{DType, Device, Error, Tensor, bf16, f16, set_default_device};
 use thalweg_dist::{ReduceOp, World, WorldOptions};
 
 /// Carrier of messages.
@@ -18,14 +18,26 @@ pub const ENGINES: [Engine; 2] = [Engine::Threads, Engine::Tcp];
 /// Timeout of tests in which nothing is missing: the failure of a test, not its result.
 pub const LONG: Duration = Duration::from_secs(120);
 
-/// Runs a function as each rank, as `World::local` does, over an engine. All ranks are on the default device, which
-/// `THALWEG_DEVICE` names.
+/// Devices of the ranks: the default one, which `THALWEG_DEVICE` names; four emulated GPUs for `cuda:emulated`.
+pub fn devices() -> Vec<Device> {
+    let first = Device::default();
+    let further = (1..4).filter_map(|n| Device::from_name(&format!("cuda:emulated:{n}")).ok());
+    let further = further.filter(|_| first.name() == "cuda:emulated");
+    std::iter::once(first).chain(further).collect()
+}
+
+/// Options of tests in which nothing is missing.
+pub fn options() -> WorldOptions {
+    WorldOptions::default().timeout(LONG).devices(devices())
+}
+
+/// Runs a function as each rank, as `World::local` does, over an engine, on [`devices`].
 pub fn run<R: Send>(
     engine: Engine,
     size: usize,
     f: impl Fn(World) -> Result<R, Error> + Sync,
 ) -> Result<Vec<R>, Error> {
-    let options = WorldOptions::default().timeout(LONG).devices([Device::default()]);
+    let options = options();
     match engine {
         Engine::Threads => options.local(size, f),
         Engine::Tcp => tcp(&options, size, |world| f(world?)).into_iter().collect(),
@@ -38,12 +50,27 @@ pub fn tcp<R: Send>(
     size: usize,
     f: impl Fn(Result<World, Error>) -> Result<R, Error> + Sync,
 ) -> Vec<Result<R, Error>> {
+    tcp_on(&devices(), options, size, f)
+}
+
+/// As [`tcp`], on these devices.
+pub fn tcp_on<R: Send>(
+    devices: &[Device],
+    options: &WorldOptions,
+    size: usize,
+    f: impl Fn(Result<World, Error>) -> Result<R, Error> + Sync,
+) -> Vec<Result<R, Error>> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let (f, listener, address) = (&f, &listener, &address);
     std::thread::scope(|scope| {
         let body = |rank: usize| {
-            move || f(if rank == 0 { options.host(listener, size) } else { options.join(address, rank, size) })
+            move || {
+                let device = devices[rank % devices.len()];
+                let options = options.clone().devices([device]);
+                set_default_device(Some(device));
+                f(if rank == 0 { options.host(listener, size) } else { options.join(address, rank, size) })
+            }
         };
         let threads: Vec<_> = (0..size).map(|rank| scope.spawn(body(rank))).collect();
         let join = |(rank, thread): (usize, std::thread::ScopedJoinHandle<'_, _>)| {

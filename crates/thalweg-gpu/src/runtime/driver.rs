@@ -8,6 +8,7 @@
 //! once. Work in different queues is unordered, except by [`Driver::after`].
 
 use super::libraries::Libraries;
+use super::ranks::RankLibrary;
 use crate::maps::{MAP_WORDS, TensorMap};
 use crate::product::Product;
 use crate::target::Chip;
@@ -166,6 +167,14 @@ pub trait Driver: Any + Send + Sync + Debug {
     /// Libraries of Fourier transforms and decompositions; `None` if there are none.
     fn libraries(&self) -> Option<&dyn Libraries> {
         None
+    }
+
+    /// Library of transfers between ranks, in this queue.
+    ///
+    /// # Errors
+    /// When there is none, with what to install.
+    fn ranks(&self) -> Result<Arc<dyn RankLibrary>, String> {
+        Err("the driver has no library of collectives".into())
     }
 
     /// Encodes the tensor map of a tensor, without its address. `None` where the chip has no TMA, or cannot encode this

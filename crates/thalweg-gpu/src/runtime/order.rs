@@ -24,6 +24,8 @@ pub const TO_HOST: usize = 5;
 pub const MEMORY: usize = 6;
 /// Queue that stands for copies to other GPUs: it waits for their ends, and memory here is tracked by it.
 pub const PEERS: usize = 7;
+/// Queue of transfers between the ranks of a group.
+pub const COLLECTIVES: usize = 8;
 
 /// Order of the work in all queues of a device: issues tickets, and makes queues wait for one another.
 #[derive(Debug)]

@@ -6,8 +6,8 @@
 //!
 //! Always true: a copy to the device is after all uses of the memory, and a copy from it after its writer.
 
-use super::driver::Driver;
-use super::order::{COMPUTE, MEMORY, Order, PEERS, TO_DEVICE, TO_HOST};
+use super::driver::{Driver, Event};
+use super::order::{COLLECTIVES, COMPUTE, MEMORY, Order, PEERS, TO_DEVICE, TO_HOST};
 use super::queue::Queue;
 use crate::tunable::TUNABLES;
 use std::cell::OnceCell;
@@ -157,6 +157,29 @@ impl Queues {
             Ok(Some(()))
         };
         here().transpose()
+    }
+
+    /// Submits a transfer between ranks to its queue, after the writers of `read` and all uses of `written`, by a call
+    /// of `submit`. Returns the event at its end.
+    ///
+    /// # Errors
+    /// Errors of `submit`, and when the device fails.
+    pub fn transfer(
+        &self,
+        read: &[&Buffer],
+        written: &[&Buffer],
+        submit: &mut dyn FnMut() -> Result<(), Error>,
+    ) -> Result<Arc<dyn Event>, Error> {
+        let missing = &|other| self.make_whole(other);
+        read.iter().try_for_each(|b| self.order.wait_for_uses(COLLECTIVES, b.uses(), false, missing))?;
+        written.iter().try_for_each(|b| self.order.wait_for_uses(COLLECTIVES, b.uses(), true, missing))?;
+        let done = submit();
+        // A failed call may have submitted some work.
+        let (ticket, stamped) = self.order.stamp(COLLECTIVES);
+        read.iter().for_each(|b| b.uses().used(COLLECTIVES, ticket));
+        written.iter().for_each(|b| b.uses().write(COLLECTIVES, ticket));
+        done.and(stamped)?;
+        self.order.stamped(COLLECTIVES, ticket)
     }
 
     /// Makes later kernels of the calling thread, and later copies and allocations of all threads, wait for all work

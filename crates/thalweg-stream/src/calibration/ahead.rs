@@ -31,13 +31,13 @@ impl Ahead {
     /// # Errors
     /// When the device fails.
     pub fn of(device: DeviceRef) -> Result<Ahead, Error> {
-        let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(ahead) = all.get(&device) {
+        let all = || ALL.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(ahead) = all().get(&device) {
             return Ok(ahead.clone());
         }
+        // Not under the lock: loading code may wait for other devices, whose threads must not wait here.
         let own = Ahead::new(&**device.device())?;
-        all.insert(device, own.clone());
-        Ok(own)
+        Ok(all().entry(device).or_insert(own).clone())
     }
 
     fn new(device: &dyn Device) -> Result<Ahead, Error> {

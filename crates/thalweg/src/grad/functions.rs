@@ -8,6 +8,7 @@ use crate::node::{Node, What};
 use crate::tape::{self, Rule, Tracking};
 use crate::{Options, Shape, Tensor, random};
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 thread_local! {
@@ -123,6 +124,43 @@ impl Tensor {
     pub fn backward_with(&self, dy: &Tensor) -> Gradients {
         check_alike("backward_with", self, dy);
         Gradients::new(pass::run("backward_with", self.root("backward_with"), dy.detach(), &Wanted::Leaves, way()))
+    }
+
+    /// As [`backward`](Tensor::backward); calls `ready` with the index of each of `leaves` and its gradient as soon as that
+    /// is recorded in full, while the rest of the pass is not. So its use can start early: a collective over several
+    /// GPUs, say.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let (w, v) = (Tensor::new([2.0f32, 3.0]).tracked(), Tensor::new([1.0f32, 4.0]).tracked());
+    /// let loss = ((&w * 5.0).exp().log() * &v).sum(..);
+    /// let mut order = vec![];
+    /// let gradients = loss.backward_observed(&[&w, &v], |leaf, gradient| {
+    ///     assert_eq!(gradient.dims(), [2]);
+    ///     order.push(leaf);
+    /// });
+    /// assert_eq!((order, gradients.len()), (vec![1, 0], 2));
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// As [`backward`](Tensor::backward), and when one of `leaves` is not a tracked leaf.
+    #[track_caller]
+    pub fn backward_observed(&self, leaves: &[impl AsRef<Tensor>], mut ready: impl FnMut(usize, &Tensor)) -> Gradients {
+        let mut indices: HashMap<u64, usize> = HashMap::with_capacity(leaves.len());
+        for (i, leaf) in leaves.iter().enumerate() {
+            match leaf.as_ref().node.as_ref().filter(|node| node.is_leaf()) {
+                Some(node) => indices.insert(node.id, i),
+                None => panic!("backward_observed: tensor {i} of shape {} is no tracked leaf", leaf.as_ref().shape()),
+            };
+        }
+        let mut observe = |id: u64, gradient: &Tensor| {
+            if let Some(&at) = indices.get(&id) {
+                ready(at, gradient);
+            }
+        };
+        let (seed, root) = (self.seed("backward"), self.root("backward"));
+        Gradients::new(pass::run_observed("backward", root, seed, &Wanted::Leaves, way(), Some(&mut observe)))
     }
 
     /// This tensor with a hook on its gradient, as `register_hook` in PyTorch: a pass replaces the gradient by `f` of

@@ -86,6 +86,25 @@ pub(crate) fn reached(name: &str, root: &Arc<Node>, floor: u64, ends: impl Fn(&N
 /// When a backward pass has freed the graph.
 #[track_caller]
 pub(crate) fn run(name: &str, root: &Arc<Node>, dy: Tensor, wanted: &Wanted<'_>, way: PassMode) -> PassResult {
+    run_observed(name, root, dy, wanted, way, None)
+}
+
+/// Function that is called with a leaf's id and its gradient.
+pub(crate) type Observer<'a> = &'a mut dyn FnMut(u64, &Tensor);
+
+/// Like [`run`], with a function to call with each leaf's gradient as soon as it is complete.
+///
+/// # Panics
+/// As [`run`].
+#[track_caller]
+pub(crate) fn run_observed(
+    name: &str,
+    root: &Arc<Node>,
+    dy: Tensor,
+    wanted: &Wanted<'_>,
+    way: PassMode,
+    mut observer: Option<Observer<'_>>,
+) -> PassResult {
     let (floor, end) = match wanted {
         Wanted::Leaves => (0, 0),
         Wanted::Nodes(nodes) => (nodes.iter().map(|n| n.id).min().unwrap_or(u64::MAX), 0),
@@ -105,6 +124,9 @@ pub(crate) fn run(name: &str, root: &Arc<Node>, dy: Tensor, wanted: &Wanted<'_>,
     // From the requested nodes upwards: the nodes that lead to them, and those that do so through their arguments.
     let mut leads: HashSet<u64> = HashSet::with_capacity(order.len());
     let mut through: HashSet<u64> = HashSet::with_capacity(order.len());
+    // Leaves whose gradients are complete after a node, by its id: it is the last one that is visited of their users.
+    let mut complete: HashMap<u64, Vec<u64>> = HashMap::new();
+    let mut used: HashSet<u64> = HashSet::new();
     for node in order.iter().rev() {
         if let What::Cut(cut) = node.what {
             cuts.push(cut);
@@ -113,6 +135,11 @@ pub(crate) fn run(name: &str, root: &Arc<Node>, dy: Tensor, wanted: &Wanted<'_>,
         if !ends(node) && parents().iter().any(|p| leads.contains(&p.id)) {
             through.insert(node.id);
             leads.insert(node.id);
+            if observer.is_some() {
+                let leaves =
+                    parents().into_iter().filter(|p| p.is_leaf() && leads.contains(&p.id) && used.insert(p.id));
+                complete.insert(node.id, leaves.map(|leaf| leaf.id).collect());
+            }
         } else if asked(node) {
             leads.insert(node.id);
         }
@@ -123,10 +150,21 @@ pub(crate) fn run(name: &str, root: &Arc<Node>, dy: Tensor, wanted: &Wanted<'_>,
     let mut grads: HashMap<u64, Coming> = HashMap::from([(root.id, Coming::of(dy))]);
     // Gradients of the results of a shared rule, by its node.
     let mut parts: HashMap<u64, Vec<(usize, Tensor)>> = HashMap::new();
+    let mut observe = |node: Option<u64>, grads: &mut HashMap<u64, Coming>| {
+        let (Some(observer), Some(leaves)) = (&mut observer, node.and_then(|id| complete.remove(&id))) else { return };
+        for leaf in leaves {
+            if let Some(gradient) = grads.remove(&leaf).and_then(Coming::total) {
+                observer(leaf, &gradient);
+                grads.insert(leaf, Coming::of(gradient));
+            }
+        }
+    };
+    let mut visited = None;
     for node in order {
         if !through.contains(&node.id) {
             continue;
         }
+        observe(visited.replace(node.id), &mut grads);
         let dy = grads.remove(&node.id).and_then(Coming::total);
         if let Some(dy) = dy.as_ref().filter(|_| asked(&node)) {
             grads.insert(node.id, Coming::of(dy.clone()));
@@ -151,6 +189,7 @@ pub(crate) fn run(name: &str, root: &Arc<Node>, dy: Tensor, wanted: &Wanted<'_>,
         };
         hand_down(found, to, &mut grads);
     }
+    observe(visited, &mut grads);
     // Only gradients of leaves and requested nodes are left; the others have been propagated. Sums are recorded in an
     // order that is the same for each pass, since another order is another segment.
     let mut left: Vec<(u64, Coming)> = grads.into_iter().filter(|(id, _)| leads.contains(id)).collect();

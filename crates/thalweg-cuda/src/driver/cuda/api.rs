@@ -50,9 +50,11 @@ functions! {
     device_name: "cuDeviceGetName" (*mut c_char, i32, CUdevice);
     device_attribute: "cuDeviceGetAttribute" (*mut i32, u32, CUdevice);
     device_memory: "cuDeviceTotalMem_v2" (*mut usize, CUdevice);
+    device_uuid: "cuDeviceGetUuid" (*mut [u8; 16], CUdevice);
     context: "cuDevicePrimaryCtxRetain" (*mut CUcontext, CUdevice);
     make_current: "cuCtxSetCurrent" (CUcontext);
     stream: "cuStreamCreate" (*mut CUstream, c_uint);
+    stream_priority: "cuStreamCreateWithPriority" (*mut CUstream, c_uint, i32);
     stream_destroy: "cuStreamDestroy_v2" (CUstream);
     pool: "cuMemPoolCreate" (*mut CUmemoryPool, *const CUmemPoolProps);
     pool_set: "cuMemPoolSetAttribute" (CUmemoryPool, u32, *mut c_void);

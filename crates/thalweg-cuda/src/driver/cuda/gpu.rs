@@ -11,6 +11,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
+use thalweg_gpu::runtime::COLLECTIVES;
 use thalweg_runtime::{Error, QUEUES};
 
 /// Time that a wait polls without yielding: the result of a small kernel arrives within it.
@@ -139,7 +140,7 @@ impl Gpu {
         self.enter()?;
         let mut stream = self.stream(queue);
         if stream.handle.is_null() {
-            stream.handle = self.new_stream()?;
+            stream.handle = if queue == COLLECTIVES { self.new_urgent_stream()? } else { self.new_stream()? };
         }
         stream.turns += 1;
         let after_launch = std::mem::take(&mut stream.after_launch);
@@ -231,6 +232,18 @@ impl Gpu {
         let mut stream = null_mut();
         // SAFETY: an out-pointer to a handle.
         self.check("cuStreamCreate", unsafe { (self.api.stream)(&mut stream, NON_BLOCKING) })?;
+        Ok(stream)
+    }
+
+    /// Stream whose kernels get multiprocessors before those of other streams.
+    fn new_urgent_stream(&self) -> Result<CUstream, Error> {
+        const NON_BLOCKING: u32 = 1;
+        // The driver limits it to the highest priority of the device.
+        const PRIORITY: i32 = -5;
+        let mut stream = null_mut();
+        // SAFETY: an out-pointer to a handle.
+        let made = unsafe { (self.api.stream_priority)(&mut stream, NON_BLOCKING, PRIORITY) };
+        self.check("cuStreamCreateWithPriority", made)?;
         Ok(stream)
     }
 

@@ -13,7 +13,7 @@ use thalweg_runtime::Error;
 
 impl Gpu {
     /// Driver handle of the GPU.
-    fn device(&self) -> Result<CUdevice, Error> {
+    pub(super) fn device(&self) -> Result<CUdevice, Error> {
         self.enter()?;
         let mut device = 0;
         // SAFETY: an out-pointer to a handle.
@@ -24,7 +24,7 @@ impl Gpu {
 
 impl Cuda {
     /// Gives another GPU access to this one's pool, where the chips support it.
-    fn open_to(&self, other: &Gpu) -> Result<(), Error> {
+    pub(super) fn open_to(&self, other: &Gpu) -> Result<(), Error> {
         let (this, reader) = (self.gpu.device()?, other.device()?);
         let mut known = self.open_to.lock().unwrap_or_else(PoisonError::into_inner);
         if known.contains(&reader) || self.pool.is_null() {

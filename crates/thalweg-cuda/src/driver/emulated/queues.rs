@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use thalweg_runtime::{Error, QUEUES};
 
 /// Maximum number of pending items in all queues; beyond that a queue runs. A GPU holds no more either.
@@ -40,6 +40,8 @@ pub(super) enum Item {
     Do(Do),
     /// Wait: later items run after this event.
     After(Moment),
+    /// Wait: later items run after this has returned true once, for reasons outside of all emulated GPUs.
+    Until(Box<dyn FnMut() -> bool + Send>),
     /// Event record: stores the time when the queue reaches this item.
     Here(Arc<AtomicUsize>),
 }
@@ -49,9 +51,18 @@ impl fmt::Debug for Item {
         match self {
             Item::Do(_) => write!(f, "work"),
             Item::After(moment) => write!(f, "after {} of queue {}", moment.position, moment.queue),
+            Item::Until(_) => write!(f, "until another rank"),
             Item::Here(_) => write!(f, "an event"),
         }
     }
+}
+
+/// Condition that a queue waits for.
+enum Missing {
+    /// An event of another GPU.
+    Event(Moment),
+    /// Something outside of all GPUs ([`Item::Until`]).
+    Outside,
 }
 
 /// Pending work of all queues.
@@ -82,6 +93,12 @@ impl Work {
                 return false;
             }
             Some(Item::After(_)) => {}
+            Some(Item::Until(mut is_reached)) => {
+                if !is_reached() {
+                    self.queues[queue].push_front(Item::Until(is_reached));
+                    return false;
+                }
+            }
             Some(Item::Here(at)) => at.store(nanoseconds(), Relaxed),
             Some(Item::Do(work)) => {
                 // A real GPU runs nothing after a failure. Here all other work runs, so that one test's failure does
@@ -104,9 +121,8 @@ impl Work {
         }
     }
 
-    /// Runs a queue up to `items` items, and others as far as that requires. Returns an event of another GPU that must
-    /// happen first.
-    fn run_to(&mut self, parts: &EmulatedState, queue: usize, items: u64) -> Option<Moment> {
+    /// Runs a queue up to `items` items, and others as far as that requires. Returns what must happen elsewhere first.
+    fn run_to(&mut self, parts: &EmulatedState, queue: usize, items: u64) -> Option<Missing> {
         while self.run[queue] < items {
             if self.draw(4) == 0 {
                 let other = self.draw(QUEUES as u64) as usize;
@@ -115,10 +131,13 @@ impl Work {
             if self.run[queue] >= items || self.step(parts, queue) {
                 continue;
             }
-            let Some(Item::After(moment)) = self.queues[queue].front() else { return None };
-            let moment = moment.clone();
+            let moment = match self.queues[queue].front() {
+                Some(Item::After(moment)) => moment.clone(),
+                Some(Item::Until(_)) => return Some(Missing::Outside),
+                _ => return None,
+            };
             if moment.parts.upgrade().is_some_and(|other| !std::ptr::eq(&*other, parts)) {
-                return Some(moment);
+                return Some(Missing::Event(moment));
             }
             let needed = self.run_to(parts, moment.queue, moment.position + 1);
             if needed.is_some() {
@@ -154,11 +173,26 @@ impl EmulatedState {
 
     /// Runs a queue until `items` of its items have run, and the work of this and of other GPUs that this requires.
     fn run_to(&self, queue: usize, items: u64) {
+        while !self.try_run_to(queue, items) {
+            std::thread::sleep(Duration::from_micros(50));
+        }
+    }
+
+    /// Like [`run_to`](Self::run_to), but does not wait for what is outside of all GPUs. Returns whether the items have
+    /// run.
+    fn try_run_to(&self, queue: usize, items: u64) -> bool {
         loop {
-            let needed = self.work().run_to(self, queue, items);
-            let Some(needed) = needed else { return };
-            if let Some(other) = needed.parts.upgrade() {
-                other.run_to(needed.queue, needed.position + 1);
+            let missing = self.work().run_to(self, queue, items);
+            match missing {
+                None => return true,
+                Some(Missing::Outside) => return false,
+                Some(Missing::Event(needed)) => {
+                    if let Some(other) = needed.parts.upgrade()
+                        && !other.try_run_to(needed.queue, needed.position + 1)
+                    {
+                        return false;
+                    }
+                }
             }
         }
     }
@@ -234,7 +268,7 @@ impl Event for Moment {
     fn has_happened(&self) -> Result<bool, Error> {
         let parts = self.parts()?;
         let to = (parts.work().run[self.queue] + STEPS).min(self.position + 1);
-        parts.run_to(self.queue, to);
+        parts.try_run_to(self.queue, to);
         Ok(self.at.load(Relaxed) != 0)
     }
 
@@ -248,6 +282,18 @@ impl Event for Moment {
     fn handle(&self) -> usize {
         std::ptr::from_ref(self) as usize
     }
+}
+
+/// Number of the next emulated GPU.
+pub(super) fn next_number() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    NEXT.fetch_add(1, Relaxed)
+}
+
+/// The emulated GPU with a number.
+pub(super) fn numbered(number: usize) -> Option<Arc<EmulatedState>> {
+    let all = ALL.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    all.iter().filter_map(Weak::upgrade).find(|parts| parts.number == number)
 }
 
 static ALL: Mutex<Vec<Weak<EmulatedState>>> = Mutex::new(vec![]);
