@@ -8,7 +8,7 @@
 use crate::engine::{Absence, Message, Signature};
 use crate::member::{Exchange, Failure, Group, Member};
 use crate::traffic::Traffic;
-use crate::watch::{Flight, Watch, locked};
+use crate::watch::{EnqueuedTransfer, Watch, locked};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
@@ -33,15 +33,15 @@ impl Member {
         self.run_before(number);
         let enqueue = || self.submit(group, signature, (transfer, dtype, is_ragged), (x, y));
         let reported = || self.engine().inbox().failure().map(Failure::reported);
-        let flight = match self.refusal().or_else(reported) {
+        let enqueued = match self.refusal().or_else(reported) {
             Some(failure) => Err(failure),
             None => trace::span("collective", || signature.to_string(), enqueue),
         };
         self.count(&signature.operation, moved(transfer, group, x.count * dtype.size()));
         self.remove(number);
-        let flight = flight.inspect_err(|failure| self.failed_in(signature, failure))?;
+        let enqueued = enqueued.inspect_err(|failure| self.failed_in(signature, failure))?;
         let member = self.clone();
-        Ok(move || member.wait_for(&flight))
+        Ok(move || member.wait_for(&enqueued))
     }
 
     fn submit(
@@ -50,14 +50,14 @@ impl Member {
         signature: &Arc<Signature>,
         (transfer, dtype, is_ragged): (&Transfer, DType, bool),
         (x, y): (Span<'_>, Span<'_>),
-    ) -> Result<Arc<Flight>, Failure> {
+    ) -> Result<Arc<EnqueuedTransfer>, Failure> {
         let communicator = self.communicator(group, signature)?;
         if let (Transfer::AllToAll { sent, received }, true) = (transfer, is_ragged) {
             self.compare_counts(group, signature, [sent, received], dtype.size())?;
         }
         let size = group.ranks.len();
         let [next, previous] = [1, size - 1].map(|distance| group.ranks[(group.rank + distance) % size]);
-        let flight = Arc::new(Flight {
+        let enqueued = Arc::new(EnqueuedTransfer {
             signature: signature.clone(),
             previous,
             start: Instant::now(),
@@ -66,14 +66,14 @@ impl Member {
             is_complete: AtomicBool::new(false),
         });
         // Watched first: the call may wait for ranks that are gone.
-        self.watch(&flight);
+        self.watch(&enqueued);
         self.engine().send(next, Message::Announced(signature.clone())).map_err(|lost| self.lost(next, lost))?;
         let end = communicator.enqueue(transfer, dtype, x, y).map_err(|error| {
             // An abort makes the call fail; its cause says more.
             self.failure().cloned().unwrap_or_else(|| Failure::new(error.to_string()))
         })?;
-        let _ = flight.end.set(end);
-        Ok(flight)
+        let _ = enqueued.end.set(end);
+        Ok(enqueued)
     }
 
     /// Library of the device; `None` if there is none.
@@ -151,9 +151,9 @@ impl Member {
     }
 
     /// Adds a transfer to those that are watched; starts the thread at the first.
-    fn watch(self: &Arc<Member>, flight: &Arc<Flight>) {
+    fn watch(self: &Arc<Member>, enqueued: &Arc<EnqueuedTransfer>) {
         let mut state = locked(&self.watch.state);
-        state.flights.push_back(flight.clone());
+        state.transfers.push_back(enqueued.clone());
         if !state.has_thread {
             let (watch, member) = (self.watch.clone(), Arc::downgrade(self));
             let thread = std::thread::Builder::new().name(format!("thalweg-watch-{}", self.rank));
@@ -166,50 +166,50 @@ impl Member {
     /// Compares signatures that have arrived, asks which transfers have completed, and notices failures.
     fn look(&self) {
         let Ok(_one) = self.watch.looking.try_lock() else { return };
-        let flights: Vec<Arc<Flight>> = locked(&self.watch.state).flights.iter().cloned().collect();
+        let transfers: Vec<Arc<EnqueuedTransfer>> = locked(&self.watch.state).transfers.iter().cloned().collect();
         let mut found = None;
         // Ranks whose next signature has not arrived, so that none of a later transfer has either.
         let mut silent = vec![];
         let mut is_behind = false;
-        for flight in &flights {
-            if !flight.is_agreed.load(Relaxed) && !silent.contains(&flight.previous) {
-                match self.compare(flight) {
-                    Ok(true) => flight.is_agreed.store(true, Relaxed),
-                    Ok(false) => silent.push(flight.previous),
+        for enqueued in &transfers {
+            if !enqueued.is_agreed.load(Relaxed) && !silent.contains(&enqueued.previous) {
+                match self.compare(enqueued) {
+                    Ok(true) => enqueued.is_agreed.store(true, Relaxed),
+                    Ok(false) => silent.push(enqueued.previous),
                     Err(failure) => {
-                        found.get_or_insert((failure, flight.clone()));
+                        found.get_or_insert((failure, enqueued.clone()));
                         break;
                     }
                 }
             }
-            let Some(end) = flight.end.get().filter(|_| !is_behind && !flight.is_complete.load(Relaxed)) else {
+            let Some(end) = enqueued.end.get().filter(|_| !is_behind && !enqueued.is_complete.load(Relaxed)) else {
                 continue;
             };
             match end.is_reached() {
                 // After a failure it may have ended by the abort.
-                Ok(true) if self.failure().is_none() => flight.is_complete.store(true, Relaxed),
+                Ok(true) if self.failure().is_none() => enqueued.is_complete.store(true, Relaxed),
                 Ok(_) => is_behind = true,
                 Err(error) => {
-                    found.get_or_insert((Failure::new(error.to_string()), flight.clone()));
+                    found.get_or_insert((Failure::new(error.to_string()), enqueued.clone()));
                     break;
                 }
             }
         }
         let mut state = locked(&self.watch.state);
-        while state.flights.front().is_some_and(|first| first.is_over()) {
-            state.flights.pop_front();
+        while state.transfers.front().is_some_and(|first| first.is_over()) {
+            state.transfers.pop_front();
         }
-        let first = state.flights.front().cloned();
+        let first = state.transfers.front().cloned();
         drop(state);
         let found = found.or_else(|| first.and_then(|first| Some((self.overdue(&first)?, first))));
-        if let Some((failure, flight)) = found {
-            self.failed_in(&flight.signature, &failure);
+        if let Some((failure, enqueued)) = found {
+            self.failed_in(&enqueued.signature, &failure);
         }
     }
 
     /// Whether the previous rank has announced the same transfer; `false` if it has announced none yet.
-    fn compare(&self, flight: &Flight) -> Result<bool, Failure> {
-        let (own, from) = (&flight.signature, flight.previous);
+    fn compare(&self, enqueued: &EnqueuedTransfer) -> Result<bool, Failure> {
+        let (own, from) = (&enqueued.signature, enqueued.previous);
         match self.engine().inbox().announcement(from, own) {
             Ok(Some(theirs)) if theirs.agrees(own) => Ok(true),
             Ok(Some(theirs)) => Err(self.disagreement(from, &theirs, own)),
@@ -219,18 +219,18 @@ impl Member {
     }
 
     /// Failure of a transfer that is not over, if one is known.
-    fn overdue(&self, flight: &Flight) -> Option<Failure> {
+    fn overdue(&self, enqueued: &EnqueuedTransfer) -> Option<Failure> {
         if let Some(cause) = self.engine().inbox().failure() {
             return Some(Failure::reported(cause));
         }
         if let Some(cause) = self.watch.communicators().iter().find_map(|c| c.failure()) {
             return Some(Failure::new(cause));
         }
-        if flight.start.elapsed() <= self.timeout() {
+        if enqueued.start.elapsed() <= self.timeout() {
             return None;
         }
-        Some(match flight.is_agreed.load(Relaxed) {
-            false => self.absent(flight.previous, Absence::TimedOut),
+        Some(match enqueued.is_agreed.load(Relaxed) {
+            false => self.absent(enqueued.previous, Absence::TimedOut),
             true => Failure::new(format!(
                 "not all ranks have taken part, or the device has not finished, within {} s",
                 self.timeout().as_secs_f64()
@@ -239,15 +239,15 @@ impl Member {
     }
 
     /// Waits until a transfer is over.
-    fn wait_for(&self, flight: &Flight) -> Result<(), Failure> {
-        if let Some(end) = flight.end.get()
-            && !flight.is_complete.load(Relaxed)
+    fn wait_for(&self, enqueued: &EnqueuedTransfer) -> Result<(), Failure> {
+        if let Some(end) = enqueued.end.get()
+            && !enqueued.is_complete.load(Relaxed)
         {
             end.wait().map_err(|error| self.failure().cloned().unwrap_or_else(|| Failure::new(error.to_string())))?;
         }
         loop {
             self.look();
-            if flight.is_over() {
+            if enqueued.is_over() {
                 return Ok(());
             }
             if let Some(failure) = self.failure() {

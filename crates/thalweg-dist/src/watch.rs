@@ -21,7 +21,7 @@ pub(crate) fn is_joinable(identities: &[Option<String>]) -> bool {
 }
 
 /// Transfer that was enqueued.
-pub(crate) struct Flight {
+pub(crate) struct EnqueuedTransfer {
     pub signature: Arc<Signature>,
     /// Rank of the whole world whose signature is compared.
     pub previous: usize,
@@ -33,7 +33,7 @@ pub(crate) struct Flight {
     pub is_complete: AtomicBool,
 }
 
-impl Flight {
+impl EnqueuedTransfer {
     pub fn is_over(&self) -> bool {
         self.is_agreed.load(Relaxed) && self.is_complete.load(Relaxed)
     }
@@ -52,7 +52,7 @@ pub(crate) struct Watch {
 #[derive(Default)]
 pub(crate) struct State {
     /// Transfers that are not over, in order.
-    pub flights: VecDeque<Arc<Flight>>,
+    pub transfers: VecDeque<Arc<EnqueuedTransfer>>,
     pub communicators: Vec<Arc<dyn Communicator>>,
     pub has_thread: bool,
 }
@@ -74,8 +74,8 @@ impl Watch {
     }
 
     /// The oldest transfer that is not over.
-    pub fn first(&self) -> Option<Arc<Flight>> {
-        locked(&self.state).flights.front().cloned()
+    pub fn first(&self) -> Option<Arc<EnqueuedTransfer>> {
+        locked(&self.state).transfers.front().cloned()
     }
 }
 
