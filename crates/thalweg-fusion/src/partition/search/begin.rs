@@ -17,8 +17,8 @@ use thalweg_ir::{Op, OpClass};
 
 /// Minimum number of times that a first plan computes an operation, on average, at which another one is made, too.
 const MAX_REPETITION: usize = 2;
-/// Minimum number of times at which only the other one is made: to write kernels that compute each iteration of a loop
-/// from the beginning takes time that is quadratic in the iterations.
+/// Minimum number of times at which only the other one is made, if that repeats little: to write kernels that compute each
+/// iteration of a loop from the beginning takes time that is quadratic in the iterations.
 const HOPELESS_REPETITION: usize = 8;
 
 impl ComponentSearch<'_, '_, '_> {
@@ -31,16 +31,21 @@ impl ComponentSearch<'_, '_, '_> {
         if !self.kernels.facts.ix.seg.mode.fused {
             return self.until_legal(stored);
         }
-        let mut shared = stored.clone();
-        self.store_shared(&mut shared);
-        if self.repeats(&stored, HOPELESS_REPETITION) && !self.repeats(&shared, HOPELESS_REPETITION) {
-            return self.until_legal(shared);
+        if self.repeats(&stored, HOPELESS_REPETITION) {
+            let mut shared = stored.clone();
+            self.store_shared(&mut shared);
+            if !self.repeats(&shared, MAX_REPETITION) {
+                return self.until_legal(shared);
+            }
         }
         let begun = self.until_legal(stored)?;
         let computed: usize = begun.kernels.iter().map(|k| k.candidate.ops().len()).sum();
         if computed < MAX_REPETITION * self.component.ops.len() {
             return Ok(begun);
         }
+        // From what the first one stores so that its kernels are legal.
+        let mut shared = begun.stored.clone();
+        self.store_shared(&mut shared);
         let shared = self.until_legal(shared)?;
         Ok(if shared.time < begun.time { shared } else { begun })
     }
@@ -63,7 +68,7 @@ impl ComponentSearch<'_, '_, '_> {
     }
 
     /// Stores of the first plan: every fold and product, or the end of its single-use chain.
-    pub(super) fn begun(&self) -> BitSet {
+    pub(in crate::partition) fn begun(&self) -> BitSet {
         let facts = self.kernels.facts;
         let mut stored = facts.required.clone();
         let seg = facts.ix.seg;
@@ -82,7 +87,7 @@ impl ComponentSearch<'_, '_, '_> {
 
     /// Stores values that more than one kernel would compute, at the point where their users diverge: everything before
     /// them is then computed once.
-    pub(super) fn store_shared(&self, stored: &mut BitSet) {
+    pub(in crate::partition) fn store_shared(&self, stored: &mut BitSet) {
         let facts = self.kernels.facts;
         let ix = &facts.ix;
         let n = ix.seg.ops.len();

@@ -4,6 +4,7 @@ use super::graphs::{Graph, T};
 use crate::cost::Costs;
 use crate::partition::facts::Facts;
 use crate::partition::kernels::Kernels;
+use crate::partition::search::{Component, ComponentSearch};
 use crate::partition::{AvailablePlans, Effort, PartitionCache, Planned, periodic, plan};
 use thalweg_ir::{ElementOp, ReduceOp};
 
@@ -121,6 +122,64 @@ fn turns_of_other_sizes_are_no_loop() {
     let costs = Costs::typical();
     assert!(periodic::search(&mut Kernels::new(&facts, &costs), Effort::default()).is_none());
     planned(&g);
+}
+
+/// Iterations of a primal-dual method on an image, with its energy: both values are read at neighbouring points, so a
+/// kernel that computes many iterations has too many index maps, and the first plan stores what it repeats.
+fn primal_dual(turns: usize) -> Graph {
+    let mut g = Graph::new();
+    // Differences to the next row, or to the row before, along the first axis or the last.
+    let difference = |g: &mut Graph, a: T, (along, back): (usize, bool)| {
+        let a = if along == 1 { g.transposed(a) } else { a };
+        let (first, last) = (g.sliced(a, 0, 1), g.sliced(a, 255, 1));
+        let rest = g.sliced(a, usize::from(!back), 255);
+        let near = if back { g.cat(first, rest) } else { g.cat(rest, last) };
+        let between = g.binary(ElementOp::Sub, near, a);
+        if along == 1 { g.transposed(between) } else { between }
+    };
+    let image = g.input(&[256, 256]);
+    let (mut x, mut mean) = (image, image);
+    let (mut p, mut q) = (g.input(&[256, 256]), g.input(&[256, 256]));
+    for _ in 0..turns {
+        let (rows, columns) = (difference(&mut g, mean, (0, false)), difference(&mut g, mean, (1, false)));
+        let (raised_p, raised_q) = (g.binary(ElementOp::Add, p, rows), g.binary(ElementOp::Add, q, columns));
+        let (square_p, square_q) = (g.unary(ElementOp::Square, raised_p), g.unary(ElementOp::Square, raised_q));
+        let squares = g.binary(ElementOp::Add, square_p, square_q);
+        let norm = g.unary(ElementOp::Sqrt, squares);
+        p = g.binary(ElementOp::Div, raised_p, norm);
+        q = g.binary(ElementOp::Div, raised_q, norm);
+        let (of_p, of_q) = (difference(&mut g, p, (0, true)), difference(&mut g, q, (1, true)));
+        let change = g.binary(ElementOp::Add, of_p, of_q);
+        let (lower, near) = (g.binary(ElementOp::Add, x, change), g.scaled(image, 0.2));
+        let next = g.binary(ElementOp::Add, lower, near);
+        let twice = g.scaled(next, 2.0);
+        mean = g.binary(ElementOp::Sub, twice, x);
+        x = next;
+    }
+    let slope = difference(&mut g, x, (0, false));
+    let square = g.unary(ElementOp::Square, slope);
+    let energy = g.reduce(ReduceOp::Sum, square, 1);
+    for t in [x, energy, p, q, mean] {
+        g.live(t);
+    }
+    g
+}
+
+#[test]
+fn a_first_plan_is_no_worse_than_those_that_store_what_kernels_repeat() {
+    for g in [primal_dual(10), stencil(40), rows(20, false, false), recurrence(40)] {
+        let (facts, costs) = (Facts::new(g.0.as_segment()), Costs::typical());
+        let mut kernels = Kernels::new(&facts, &costs);
+        let component = Component { ops: facts.needed.iter().collect() };
+        let mut search = ComponentSearch { kernels: &mut kernels, component: &component, effort: Effort::None };
+        let stored = search.begun();
+        let repaired = search.until_legal(stored).expect("it has a plan");
+        let mut shared = repaired.stored.clone();
+        search.store_shared(&mut shared);
+        let shared = search.until_legal(shared).expect("it has a plan");
+        let first = search.search().expect("it has a plan").state.time;
+        assert!(first <= repaired.time.min(shared.time), "{first}, {} and {} ps", repaired.time, shared.time);
+    }
 }
 
 /// Steps of a stencil on a line, each computed from the previous one, shifted both ways.
