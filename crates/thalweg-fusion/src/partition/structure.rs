@@ -108,28 +108,20 @@ impl<'s, 'a> Structure<'s, 'a> {
         let in_memory = rel.op.info().args_in_memory();
         let mut slice = false;
         for (n, arg) in rel.args().enumerate() {
-            match arg {
-                Arg::Op(_) | Arg::Input(_) => {
-                    let v = match arg {
-                        Arg::Op(a) => ValueId::Op(a),
-                        _ => ix.tensors(i).find(|t| t.0 == n).expect("a tensor").1,
-                    };
-                    if n < in_memory {
-                        self.add_viewed(v);
-                        continue;
-                    }
-                    slice |= rel.op == Op::Slice && self.is_read(v);
-                    self.add_value(v);
-                }
+            let v = match arg {
+                Arg::Op(a) => ValueId::Op(a),
+                Arg::Input(a) => ValueId::Input(a),
                 Arg::Scalar => {
-                    let class = self.classes.representative(ix.scalar(i, n));
-                    let number = self.scalars.iter().position(|&s| s == class).unwrap_or_else(|| {
-                        self.scalars.push(class);
-                        self.scalars.len() - 1
-                    });
-                    self.key.push(SCALAR | number as u64);
+                    self.add_scalar(ix.scalar(i, n));
+                    continue;
                 }
-                Arg::None => {}
+                Arg::None => continue,
+            };
+            if n < in_memory {
+                self.add_viewed(v);
+            } else {
+                slice |= rel.op == Op::Slice && self.is_read(v);
+                self.add_value(v);
             }
         }
         let ints = ix.ints(i);
@@ -137,6 +129,16 @@ impl<'s, 'a> Structure<'s, 'a> {
             Some((_, v)) if slice => self.add_slice(v, ints),
             _ => self.key.extend(ints.iter().map(|&n| n as u64)),
         }
+    }
+
+    /// Adds the number of a scalar's class.
+    fn add_scalar(&mut self, scalar: usize) {
+        let class = self.classes.representative(scalar);
+        let number = self.scalars.iter().position(|&s| s == class).unwrap_or_else(|| {
+            self.scalars.push(class);
+            self.scalars.len() - 1
+        });
+        self.key.push(SCALAR | number as u64);
     }
 
     /// Adds the start, the step and the size of each dimension of a slice of a value in memory, with the start relative

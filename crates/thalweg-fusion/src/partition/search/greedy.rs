@@ -53,7 +53,7 @@ impl<'g, 'f, 'a> GreedySearch<'g, 'f, 'a> {
 
     /// Replaces the state by the result of a move, if that is faster; returns whether it was. `about`: operations of
     /// the move, for the log.
-    pub fn take(&mut self, (what, about): (Move, &[usize]), next: Result<Change, Rule>) -> bool {
+    fn take(&mut self, (what, about): (Move, &[usize]), next: Result<Change, Rule>) -> bool {
         considered(self.kernels.facts, what, about, self.state.time, time_of(&next));
         match next {
             Ok(next) if next.time < self.state.time => {

@@ -81,7 +81,8 @@ impl Kernels<'_, '_> {
         all
     }
 
-    /// State in which all reductions of a class that a kernel uses, directly or through each other, are in that kernel.
+    /// Change after which all reductions of a class that a kernel uses, directly or through each other, are in that
+    /// kernel.
     pub(super) fn absorbed(&mut self, state: &IndexedState, home: usize, class: usize) -> Result<Change, Rule> {
         let facts = self.facts;
         if facts.ix.seg.mode.contracts < Contracts::Rows && state.kernel(home).candidate.plan.product().is_some() {
@@ -101,7 +102,7 @@ impl Kernels<'_, '_> {
         self.united(state, &inside)
     }
 
-    /// State with the kernels `inside` merged into one. Values that only these needed are no longer stored.
+    /// Change that merges the kernels `inside` into one. Values that only these needed are no longer stored.
     pub(crate) fn united(&mut self, state: &IndexedState, inside: &[usize]) -> Result<Change, Rule> {
         let facts = self.facts;
         let (mut stored, mut changed) = (state.stored.clone(), vec![]);
@@ -141,7 +142,7 @@ impl Kernels<'_, '_> {
         inputs + handed + computed
     }
 
-    /// State in which a stored value is recomputed where it is needed.
+    /// Change after which a stored value is recomputed where it is needed.
     pub(super) fn not_stored(&mut self, state: &IndexedState, v: usize) -> Result<Change, Rule> {
         let home = state.home(v);
         let mut stored = state.stored.clone();
@@ -196,7 +197,7 @@ impl Kernels<'_, '_> {
         saved + factors as u64 > self.costs.least(0, own, own, facts.footprint)
     }
 
-    /// State in which a value is also stored: by the existing kernel `home`, or with `None` by a kernel of its own.
+    /// Change after which a value is also stored: by the existing kernel `home`, or with `None` by a kernel of its own.
     pub(super) fn stored_in(&mut self, state: &IndexedState, v: usize, home: Option<usize>) -> Result<Change, Rule> {
         let mut stored = state.stored.clone();
         stored.insert(v);
