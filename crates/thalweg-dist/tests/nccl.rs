@@ -159,7 +159,7 @@ fn computation_goes_on_while_a_collective_waits() {
             let other = Tensor::full([1000], -1.0) * 2.0;
             assert_eq!(other.to_vec::<f32>()?, [-2.0; 1000]);
         }
-        // What depends on the results is enqueued behind them.
+        // Kernels that depend on the results are enqueued behind them.
         let total = (&sums[0] + &sums[1] + &sums[2]) / 3.0;
         total.start()?;
         if world.rank() == 0 {

@@ -120,7 +120,7 @@ impl Nccl {
     /// NCCL of this machine.
     ///
     /// # Errors
-    /// What to install, or why the library found cannot be used.
+    /// Advice: the package to install, or the reason why the library found cannot be used.
     pub(super) fn open(target: Arc<dyn Target>, at_most: u32) -> Result<Nccl, String> {
         static USABLE: OnceLock<Result<&'static Api, String>> = OnceLock::new();
         let open = || {
