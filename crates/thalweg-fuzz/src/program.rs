@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 use thalweg_fusion::OwnedSegment;
-use thalweg_ir::{Arg, DType, ElementOp, Op, Scalar, Shape};
+use thalweg_ir::{Arg, DType, ElementOp, MAX_ARGS, Op, RelArg, RelOp, Scalar, Shape};
 
 /// Input tensor of a program.
 #[derive(Clone, Debug)]
@@ -50,6 +50,13 @@ pub struct Step {
     pub ints: Vec<i64>,
     /// Whether the result is read at the end.
     pub kept: bool,
+}
+
+impl Step {
+    /// Operation record for the interpreter, with `op` in place of the step's own and without arguments.
+    pub fn rel(&self, op: Op) -> RelOp {
+        RelOp { op, dtype: self.dtype, rank: self.shape.rank() as u8, attr: self.attr, args: [RelArg::NONE; MAX_ARGS] }
+    }
 }
 
 /// Program of the fuzzer: inputs, and steps in order.

@@ -19,7 +19,7 @@ use crate::program::{Argument, Program, Step, Tensor};
 use crate::tolerance::magnitude;
 use fastrand::Rng;
 use std::cell::{Cell, RefCell};
-use thalweg_ir::{DType, ElementOp, MAX_ARGS, Op, ReduceOp, RelArg, RelOp, Rounding, Scalar};
+use thalweg_ir::{DType, ElementOp, Op, ReduceOp, Rounding, Scalar};
 use thalweg_kernel::reference::{self, Array, Data, RefArg};
 
 /// Number of perturbed runs of a small program, and of a large one.
@@ -151,7 +151,7 @@ fn orders(program: &Program) -> Option<[Vec<Array>; 5]> {
                 any.set(true);
                 if way == Some(2) {
                     let args: Vec<RefArg<'_>> = flushed.iter().map(RefArg::Array).collect();
-                    *result = reference::evaluate(&rel(step, step.op), step.shape, &args, &step.ints);
+                    *result = reference::evaluate(&step.rel(step.op), step.shape, &args, &step.ints);
                 }
                 return;
             }
@@ -355,7 +355,7 @@ fn evaluate(program: &Program, mut change: impl FnMut(&Step, &[RefArg<'_>], &mut
 /// Evaluates a step by the interpreter. An index computed from perturbed values may be out of range; it is then
 /// clamped.
 fn evaluated(step: &Step, args: &[RefArg<'_>]) -> Array {
-    let rel = rel(step, step.op);
+    let rel = step.rel(step.op);
     let index_arg = step.op.info().index_arg.map(usize::from);
     let (Some(n), Some(RefArg::Array(from))) = (index_arg, args.first()) else {
         return reference::evaluate(&rel, step.shape, args, &step.ints);
@@ -373,11 +373,6 @@ fn evaluated(step: &Step, args: &[RefArg<'_>]) -> Array {
 
 fn arrays(program: &Program) -> Vec<Array> {
     program.inputs.iter().map(|i| Array::from_bytes(i.shape, i.dtype, &i.bytes)).collect()
-}
-
-/// Operation record for the interpreter, with `op` in place of the step's own.
-fn rel(step: &Step, op: Op) -> RelOp {
-    RelOp { op, dtype: step.dtype, rank: step.shape.rank() as u8, attr: step.attr, args: [RelArg::NONE; MAX_ARGS] }
 }
 
 /// Whether roundings of a result may differ between its uses: all but data in memory and movement of wide values.
@@ -412,7 +407,7 @@ fn error_of_terms(step: &Step, args: &[RefArg<'_>]) -> Option<Array> {
             (other, None) => *other,
         })
         .collect();
-    let mut sizes = reference::evaluate(&rel(step, op), step.shape, &sizes, &step.ints);
+    let mut sizes = reference::evaluate(&step.rel(op), step.shape, &sizes, &step.ints);
     let epsilon = 2f64.powi(1 - step.dtype.mantissa_digits() as i32);
     if let Data::Float(values) = &mut sizes.data {
         values.iter_mut().for_each(|v| *v *= epsilon);

@@ -4,7 +4,7 @@ use super::Checker;
 use crate::program::{Argument, Program, Tensor};
 use crate::stability::Stability;
 use crate::tolerance::Tolerance;
-use thalweg_ir::{DType, MAX_ARGS, OpClass, RelArg, RelOp, Rounding, Scalar};
+use thalweg_ir::{DType, OpClass, Rounding, Scalar};
 use thalweg_kernel::reference::{self, Array, RefArg};
 
 impl Checker {
@@ -27,13 +27,7 @@ impl Checker {
                     Argument::Scalar(bits) => RefArg::Scalar(*bits),
                 })
                 .collect();
-            let rel = RelOp {
-                op: step.op,
-                dtype: step.dtype,
-                rank: step.shape.rank() as u8,
-                attr: step.attr,
-                args: [RelArg::NONE; MAX_ARGS],
-            };
+            let rel = step.rel(step.op);
             let want = reference::evaluate(&rel, step.shape, &args, &step.ints);
             #[cfg(feature = "wgpu")]
             let new = if self.fast_math { Tolerance::of_fast_math } else { Tolerance::new };

@@ -14,7 +14,7 @@ use super::combine_bounds::{Bounded, bounds};
 use crate::program::Step;
 use crate::tolerance::Tolerance;
 use std::cell::OnceCell;
-use thalweg_ir::{MAX_ARGS, Op, REVERSE, RelArg, RelOp, Scalar, ScanOp};
+use thalweg_ir::{Op, REVERSE, Scalar, ScanOp};
 use thalweg_kernel::reference::{self, Array, Data, RefArg};
 
 /// Alternatives of one step.
@@ -97,13 +97,7 @@ fn flushed(step: &Step, args: &[RefArg<'_>]) -> Vec<(Array, Tolerance)> {
         })
         .collect();
     let having: Vec<usize> = (0..args.len()).filter(|&i| without[i].is_some() || scalars[i].is_some()).collect();
-    let rel = RelOp {
-        op: step.op,
-        dtype: step.dtype,
-        rank: step.shape.rank() as u8,
-        attr: step.attr,
-        args: [RelArg::NONE; MAX_ARGS],
-    };
+    let rel = step.rel(step.op);
     let with = |subset: usize| {
         let flushes = |i: usize| having.iter().position(|&h| h == i).is_some_and(|n| subset >> n & 1 == 1);
         let all: Vec<RefArg<'_>> = (0..args.len())
