@@ -5,7 +5,10 @@
 //! and, through the disk cache, in later ones. Out: whether anything was learned.
 //!
 //! Always true: what all kernels of a device have in common is no correction. A machine that is three times as slow as
-//! the constants say needs other constants; so errors count relative to the median error of the kernels before.
+//! the constants say needs other constants; so errors count relative to the median error of the kernels before. Nor is
+//! what each timed launch takes beyond its prediction, however short it is: the events on a GPU's queue, and the latency
+//! of a kernel that follows no other, are some 4 µs, several times what a short launch takes among others, and the
+//! median error would be theirs. So the median excess of short launches is subtracted first.
 
 use crate::DeviceRef;
 use crate::calibration::{correct, costs};
@@ -20,23 +23,47 @@ const FRACTION: f64 = 0.05;
 const EXCESS_NS: f64 = 5_000.0;
 /// Minimum factor by which a correction changes.
 const CHANGE: f64 = 1.25;
-/// Number of launches whose median error stands for the device.
+/// Number of launches whose median error is the device's.
 const WINDOW: usize = 64;
 /// Number of launches without an error that a new device starts with.
 const PRIOR: usize = 4;
 
-/// Recent ratios of measured to predicted times, by device.
-static RATIOS: LazyLock<Mutex<HashMap<DeviceRef, VecDeque<f64>>>> = LazyLock::new(Mutex::default);
+/// Common properties of the recent launches of each device.
+static RECENT: LazyLock<Mutex<HashMap<DeviceRef, Recent>>> = LazyLock::new(Mutex::default);
 
-/// Adds ratios to those of the device; returns their median, at least 1.
-fn common_error(device: DeviceRef, ratios: Vec<f64>) -> f64 {
-    let mut all = RATIOS.lock().unwrap_or_else(|e| e.into_inner());
-    let recent = all.entry(device).or_insert_with(|| VecDeque::from(vec![1.0; PRIOR]));
-    recent.extend(ratios);
+/// Common properties of recent launches.
+struct Recent {
+    /// Nanoseconds by which launches that were predicted to be shorter than [`EXCESS_NS`] took longer.
+    excesses: VecDeque<f64>,
+    /// Ratios of measured to predicted times.
+    ratios: VecDeque<f64>,
+}
+
+impl Default for Recent {
+    fn default() -> Recent {
+        Recent { excesses: VecDeque::new(), ratios: VecDeque::from(vec![1.0; PRIOR]) }
+    }
+}
+
+impl Recent {
+    /// Adds launches, each with its predicted and measured nanoseconds. Returns the nanoseconds that a timed launch
+    /// takes beyond its prediction, at most [`EXCESS_NS`], and the median ratio of times without them, at least 1.
+    fn common_error(&mut self, launches: &[(f64, f64)]) -> (f64, f64) {
+        let short = launches.iter().filter(|(predicted, _)| *predicted < EXCESS_NS);
+        let overhead = median(&mut self.excesses, short.map(|(predicted, ns)| ns - predicted));
+        let overhead = overhead.unwrap_or(0.0).clamp(0.0, EXCESS_NS);
+        let ratio = |&(predicted, ns): &(f64, f64)| (ns - overhead).max(0.0) / predicted;
+        (overhead, median(&mut self.ratios, launches.iter().map(ratio)).unwrap_or(1.0).max(1.0))
+    }
+}
+
+/// Adds numbers to the recent ones, of which [`WINDOW`] stay; returns the median of these.
+fn median(recent: &mut VecDeque<f64>, new: impl Iterator<Item = f64>) -> Option<f64> {
+    recent.extend(new);
     recent.drain(..recent.len().saturating_sub(WINDOW));
     let mut sorted: Vec<f64> = recent.iter().copied().collect();
     sorted.sort_by(f64::total_cmp);
-    sorted[sorted.len() / 2].max(1.0)
+    sorted.get(sorted.len() / 2).copied()
 }
 
 /// Learns from the launches of a plan: `ns` are the minimum nanoseconds of each, in the order of the instance's steps;
@@ -47,18 +74,25 @@ pub(crate) fn learn(device: DeviceRef, instance: &Instance, footprint: u64, ns: 
     }
     let in_force = costs(device);
     let plain = in_force.uncorrected();
-    let total = ns.iter().sum::<u64>() as f64;
+    let predicted = |step| {
+        let features = instance.features(step, &plain);
+        (KernelClass::of(&features), plain.time(&features, footprint) as f64 / 1e3)
+    };
+    let (kernels, predicted): (Vec<KernelClass>, Vec<f64>) = instance.steps.iter().map(predicted).unzip();
+    let launches: Vec<(f64, f64)> = predicted.into_iter().zip(ns.iter().map(|&ns| ns as f64)).collect();
+    let (overhead, common) = {
+        let mut all = RECENT.lock().unwrap_or_else(|e| e.into_inner());
+        all.entry(device).or_default().common_error(&launches)
+    };
     // Launches of one class count by their total time.
     let mut classes: BTreeMap<KernelClass, (f64, f64)> = BTreeMap::new();
-    let mut ratios = vec![];
-    for (step, &ns) in instance.steps.iter().zip(ns) {
-        let features = instance.features(step, &plain);
-        let predicted = plain.time(&features, footprint) as f64 / 1e3;
-        ratios.push(ns as f64 / predicted);
-        let of_class = classes.entry(KernelClass::of(&features)).or_default();
-        *of_class = (of_class.0 + predicted, of_class.1 + ns as f64);
+    let mut total = 0.0;
+    for (class, (predicted, ns)) in kernels.into_iter().zip(launches) {
+        let ns = (ns - overhead).max(0.0);
+        let of_class = classes.entry(class).or_default();
+        *of_class = (of_class.0 + predicted, of_class.1 + ns);
+        total += ns;
     }
-    let common = common_error(device, ratios);
     let known: BTreeMap<KernelClass, f64> = in_force.corrections.iter().collect();
     let mut factors = vec![];
     for (class, (predicted, ns)) in classes {
@@ -81,4 +115,25 @@ pub(crate) fn learn(device: DeviceRef, instance: &Instance, footprint: u64, ns: 
         count(|c| c.corrections += learned);
     }
     changed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_short_launches_add_is_no_error_of_long_ones() {
+        let short = (0..100).map(|k| (1_000.0, 4_800.0 + 10.0 * (k % 40) as f64));
+        let launches: Vec<(f64, f64)> = short.chain([(26_000.0, 128_000.0), (50_000.0, 54_000.0)]).collect();
+        let (overhead, common) = Recent::default().common_error(&launches);
+        assert!((overhead - 4_000.0).abs() < 100.0, "{overhead}");
+        assert!(common < 1.1, "{common}");
+    }
+
+    #[test]
+    fn a_slow_device_is_a_common_error() {
+        let launches: Vec<(f64, f64)> = (10..100).map(|k| (1e3 * k as f64, 3e3 * k as f64)).collect();
+        let (overhead, common) = Recent::default().common_error(&launches);
+        assert_eq!((overhead, common), (0.0, 3.0));
+    }
 }
