@@ -92,6 +92,16 @@ pub(crate) fn load_plan(asked: Asked<'_>) -> Option<Answer> {
     load_plan_from(&cache, asked)
 }
 
+/// Whether the process's disk cache has an entry for a plan of a segment, which may turn out to be illegal.
+pub(crate) fn is_saved(asked: Asked<'_>) -> bool {
+    let holds = |cache: &Cache| {
+        let key = asked.key();
+        let own = [Kind::Measured, Kind::Plan].iter().any(|&kind| cache.get(kind, &key).is_some());
+        own || asked.class_key().is_some_and(|key| cache.get(Kind::Class, &key).is_some())
+    };
+    asked.segment.mode.fused && disk::cache().is_some_and(|cache| holds(&cache))
+}
+
 /// Plan of a segment from a cache: one saved for these sizes, else one saved for its class.
 fn load_plan_from(cache: &Cache, asked: Asked<'_>) -> Option<Answer> {
     let kept = |kind: Kind, key: &Key, origin: Origin| {

@@ -175,21 +175,31 @@ struct Chosen {
     unfinished: bool,
     /// Whether the plan is the unfused fallback of a cold start.
     singles: bool,
+    /// When a better plan is searched for.
+    request: Request,
+}
+
+/// When a plan that is better than a cold start's is searched for in the background.
+enum Request {
+    /// When the class occurs again.
+    AtRepetition,
+    /// At once: it is on disk, or, where given, in memory, and has to be compiled.
+    AtOnce(Option<Arc<Plan>>),
 }
 
 impl Chosen {
     fn planned(plan: Arc<Plan>, instance: Instance, origin: Origin) -> Chosen {
-        Chosen { plan, instance, origin, programs: None, unfinished: false, singles: false }
+        let request = Request::AtRepetition;
+        Chosen { plan, instance, origin, programs: None, unfinished: false, singles: false, request }
     }
 
     fn singles(Unfused { plan, instance, beside }: Unfused<Arc<dyn Program>>) -> Chosen {
-        let (plan, programs, origin) = (Arc::new(plan), Some(beside), Origin::ColdStart);
-        Chosen { plan, instance, origin, programs, unfinished: false, singles: true }
+        let programs = Some(beside);
+        Chosen { programs, singles: true, ..Chosen::planned(Arc::new(plan), instance, Origin::ColdStart) }
     }
 
     fn at_once(plan: Arc<Plan>, instance: Instance, programs: Vec<Arc<dyn Program>>) -> Chosen {
-        let (origin, programs) = (Origin::ColdStart, Some(programs));
-        Chosen { plan, instance, origin, programs, unfinished: false, singles: false }
+        Chosen { programs: Some(programs), ..Chosen::planned(plan, instance, Origin::ColdStart) }
     }
 }
 
@@ -225,7 +235,8 @@ impl Entry {
         let begin = Instant::now();
         let class = SegmentClass::of(&segment);
         let at = known.planned.iter().position(|p| p.class == class);
-        let chosen = self.choose(&mut known, (at, &class), device, (segment, sizes))?;
+        let mut chosen = self.choose(&mut known, (at, &class), device, segment)?;
+        let request = std::mem::replace(&mut chosen.request, Request::AtRepetition);
         let cold_start = chosen.origin == Origin::ColdStart;
         let of_class = known.class(
             at,
@@ -249,8 +260,10 @@ impl Entry {
         );
         let ready = known.made_ready(chosen, of_class, device, &segment)?;
         known.keep(sizes, &ready, of_class);
-        if let Some(at) = of_class.filter(|_| cold_start) {
-            self.count_occurrence(&mut known, at, device, (segment, sizes));
+        match (of_class.filter(|_| cold_start), request) {
+            (Some(at), Request::AtRepetition) => self.count_occurrence(&mut known, at, device, (segment, sizes)),
+            (Some(at), Request::AtOnce(plan)) => self.request(&mut known, at, device, (segment, sizes), plan),
+            (None, _) => {}
         }
         if let Some(at) = of_class.filter(|_| unfinished) {
             let mut job = self.job(&known, at, device, (segment, sizes));
@@ -262,11 +275,11 @@ impl Entry {
 
     /// Plan of the class at index `at`. If the class has none: a cold-start plan, or one searched for now.
     fn choose(
-        self: &Arc<Entry>,
+        &self,
         known: &mut EntryState,
         (at, class): (Option<usize>, &SegmentClass),
         device: DeviceRef,
-        (segment, sizes): (Segment<'_>, &[i64]),
+        segment: Segment<'_>,
     ) -> Result<Chosen, Error> {
         let costs = planning_costs(device, self.mode);
         let classes = known.classes.clone();
@@ -280,16 +293,25 @@ impl Entry {
             None => known.beyond(device, self.mode, segment),
         };
         if let Some((plan, instance)) = defect::caught("the planner", device, &segment, fits)? {
-            let known_plan = (plan, instance, Origin::Memory);
-            return self.compiled_or_not(known, at, device, (segment, sizes), known_plan);
+            let on_hand = Chosen::planned(plan, instance, Origin::Memory);
+            // A class beyond the maximum number of planned ones asks for nothing.
+            let may_wait = at.is_some() && cold_start::may_run(device, self.mode);
+            return if may_wait { compiled_or_not(device, segment, on_hand) } else { Ok(on_hand) };
         }
         let there_is_room = at.is_some() || !TUNABLES.max_classes.reached_by(known.planned.len());
         let waits = there_is_room
             && at.map_or_else(|| cold_start::may_run(device, self.mode), |at| known.waits(at, device, self.mode));
         if waits {
+            // Loading a plan writes and loads each of its kernels.
+            if cold_start::loads_in_background(device, &segment)
+                && saved::is_saved(asked)
+                && let Some(singles) = cold_start::assemble_unfused(device, segment)?
+            {
+                return Ok(Chosen { request: Request::AtOnce(None), ..Chosen::singles(singles) });
+            }
             let kept = defect::caught("the planner", device, &segment, || saved::load_plan(asked))?;
             if let Some(Answer { plan, instance, origin, .. }) = kept {
-                return Ok(Chosen::planned(known.shared(plan), instance, origin));
+                return compiled_or_not(device, segment, Chosen::planned(known.shared(plan), instance, origin));
             }
             match cold_start::first(device, segment, &costs, &classes)? {
                 Some(First::Singles(singles)) => return Ok(Chosen::singles(singles)),
@@ -308,38 +330,6 @@ impl Entry {
         Ok(Chosen { unfinished, ..Chosen::planned(known.shared(plan), instance, origin) })
     }
 
-    /// Plan of the class for new sizes. If its programs need a slow compiler, they are compiled in the background, and
-    /// something that needs none runs meanwhile.
-    fn compiled_or_not(
-        self: &Arc<Entry>,
-        known: &mut EntryState,
-        at: Option<usize>,
-        device: DeviceRef,
-        (segment, sizes): (Segment<'_>, &[i64]),
-        (plan, instance, origin): (Arc<Plan>, Instance, Origin),
-    ) -> Result<Chosen, Error> {
-        let Some(at) = at.filter(|_| cold_start::may_run(device, self.mode)) else {
-            return Ok(Chosen::planned(plan, instance, origin));
-        };
-        if !cold_start::has_to_wait(device, &instance) {
-            return Ok(Chosen::planned(plan, instance, origin));
-        }
-        if !matches!(known.planned[at].search, Search::Asked) {
-            let mut job = self.job(known, at, device, (segment, sizes));
-            job.plan = Some(plan.clone());
-            if cold_start::search(job) {
-                known.planned[at].search = Search::Asked;
-            }
-        }
-        Ok(match cold_start::at_once(device, &segment, &instance)? {
-            Some(programs) => Chosen::at_once(plan, instance, programs),
-            None => match cold_start::assemble_unfused(device, segment)? {
-                Some(singles) => Chosen::singles(singles),
-                None => Chosen::planned(plan, instance, origin),
-            },
-        })
-    }
-
     /// Counts an occurrence of a class without a plan, and requests a search after enough of them.
     fn count_occurrence(
         self: &Arc<Entry>,
@@ -355,6 +345,25 @@ impl Entry {
             return;
         }
         if cold_start::search(self.job(known, at, device, at_hand)) {
+            known.planned[at].search = Search::Asked;
+        }
+    }
+
+    /// Requests the search for a class at once, unless that is done. `plan`: a plan that only has to be compiled.
+    fn request(
+        self: &Arc<Entry>,
+        known: &mut EntryState,
+        at: usize,
+        device: DeviceRef,
+        at_hand: (Segment<'_>, &[i64]),
+        plan: Option<Arc<Plan>>,
+    ) {
+        count(|c| c.cold_starts += 1);
+        if matches!(known.planned[at].search, Search::Asked) {
+            return;
+        }
+        let job = Job { plan, ..self.job(known, at, device, at_hand) };
+        if cold_start::search(job) {
             known.planned[at].search = Search::Asked;
         }
     }
@@ -381,6 +390,34 @@ impl Entry {
     }
 }
 
+/// The chosen plan, or, if its programs need a slow compiler, something that needs none and runs until they are compiled
+/// in the background.
+fn compiled_or_not(device: DeviceRef, segment: Segment<'_>, chosen: Chosen) -> Result<Chosen, Error> {
+    if !cold_start::has_to_wait(device, &chosen.instance) {
+        return Ok(chosen);
+    }
+    // A plan from disk is loaded once more, with its origin.
+    let request = || Request::AtOnce((chosen.origin == Origin::Memory).then(|| chosen.plan.clone()));
+    if let Some(programs) = cold_start::at_once(device, &segment, &chosen.instance)? {
+        return Ok(Chosen { request: request(), ..Chosen::at_once(chosen.plan, chosen.instance, programs) });
+    }
+    Ok(match cold_start::assemble_unfused(device, segment)? {
+        Some(singles) => Chosen { request: request(), ..Chosen::singles(singles) },
+        None => chosen,
+    })
+}
+
+/// Tier of a plan from its origin. `singles`: it is the unfused fallback.
+fn tier(origin: Origin, singles: bool) -> Tier {
+    match origin {
+        Origin::ColdStart if singles => Tier::Singles,
+        Origin::ColdStart => Tier::Quick,
+        Origin::Disk | Origin::Class => Tier::Disk,
+        Origin::Measured => Tier::Measured,
+        Origin::Search | Origin::Memory => Tier::Searched,
+    }
+}
+
 impl Asks for Entry {
     fn found(
         &self,
@@ -393,7 +430,7 @@ impl Asks for Entry {
         known.spent = Some(known.spent.take().map_or(spent, |before| before + spent));
         let Some(at) = known.planned.iter().position(|p| p.class == *class) else { return };
         known.planned[at].search = Search::Over;
-        let Ok(SearchedPlan { plan, instance, programs, predicted, .. }) = found else { return };
+        let Ok(SearchedPlan { plan, instance, programs, predicted, origin, .. }) = found else { return };
         let plan = known.shared(plan);
         let plans = known.planned[at].plans.clone();
         plans.prefer(&plan);
@@ -402,7 +439,10 @@ impl Asks for Entry {
             let provisional = known.instances.get(&sizes).filter(|r| r.is_provisional());
             let earlier = provisional.and_then(Ready::fastest_so_far);
             let ready = Ready::new((plan, plans, classes), instance, programs).after(earlier);
-            let ready = ready.predicted_to_take(predicted);
+            let mut ready = ready.predicted_to_take(predicted).of_tier(tier(origin, false));
+            if ready.tier == Tier::Measured {
+                ready.autotuning = Autotuning::decided();
+            }
             known.keep(&sizes, &Arc::new(ready), Some(at));
         }
     }
@@ -484,14 +524,8 @@ impl EntryState {
         device: DeviceRef,
         segment: &Segment<'_>,
     ) -> Result<Arc<Ready>, Error> {
-        let Chosen { plan, instance, origin, programs, singles, unfinished: _ } = chosen;
-        let tier = match origin {
-            Origin::ColdStart if singles => Tier::Singles,
-            Origin::ColdStart => Tier::Quick,
-            Origin::Disk | Origin::Class => Tier::Disk,
-            Origin::Measured => Tier::Measured,
-            Origin::Search | Origin::Memory => Tier::Searched,
-        };
+        let Chosen { plan, instance, origin, programs, singles, unfinished: _, request: _ } = chosen;
+        let tier = tier(origin, singles);
         let programs = programs.map_or_else(|| prepare(device, segment, &instance), Ok)?;
         let plans = of_class.map_or(&self.rest, |at| &self.planned[at].plans).clone();
         let mut ready = Ready::new((plan, plans, self.classes.clone()), instance, programs).of_tier(tier);

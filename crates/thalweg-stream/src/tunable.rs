@@ -50,5 +50,9 @@ thalweg_ir::tunables! {
         /// Minimum number of operations of a segment at which a quick plan is made before its search, which may take
         /// seconds.
         min_quick_operations: 64, in 2..=24,
+        /// Minimum number of operations of a segment at which its plan is loaded from disk on another thread, while the
+        /// segment runs unfused. Writing and loading the kernels of a plan takes 50 to 120 µs an operation, an unfused
+        /// run up to 25.
+        min_background_load_operations: 256, in 2..=24,
     }
 }

@@ -46,6 +46,8 @@ struct Said {
     costs: String,
     /// Number of compiled programs.
     compiled: u64,
+    /// Number of runs without a plan.
+    cold_starts: u64,
 }
 
 fn start(place: &Path, environment: &[(&str, &str)]) -> Child {
@@ -69,6 +71,7 @@ fn said(output: Output) -> Said {
         results: words[3].to_string(),
         costs: words[4].to_string(),
         compiled: number(5),
+        cold_starts: number(6),
     }
 }
 
@@ -146,6 +149,24 @@ fn kernels(device: &str) -> Vec<u32> {
     bits
 }
 
+/// Runs a segment of some `operations` small operations with tiers on, three times before and once after all searches.
+fn tiers(operations: usize) -> Vec<u32> {
+    thalweg::set_tiers(true);
+    thalweg::set_deferring(false);
+    let run = || {
+        let x = Tensor::from_slice(&(0..60).map(|i| i as f32 * 0.25 - 7.0).collect::<Vec<_>>(), [6, 10]);
+        let mut y = x.clone();
+        for k in 0..operations / 4 {
+            // Not a loop: each step differs from the one before.
+            y = (&y * (0.5 + k as f64 * 1e-3)).maximum(&(&x - k as f64 * 0.03125)) - y.amax_keepdim(k % 2);
+        }
+        y.to_vec::<f32>().unwrap().into_iter().map(f32::to_bits).collect::<Vec<u32>>()
+    };
+    let before: Vec<u32> = (0..3).flat_map(|_| run()).collect();
+    thalweg::finish_searches();
+    [before, run()].concat()
+}
+
 #[test]
 #[ignore = "run by the others as a process of its own"]
 fn child() {
@@ -156,15 +177,16 @@ fn child() {
         let brought = thalweg::disk::ship(&mut fs::File::open(file).unwrap()).unwrap();
         assert!(brought.entries > 0 && brought.ignored.is_empty());
     }
-    let bits = match std::env::var("TEST_KERNELS") {
-        Ok(device) => kernels(&device),
-        Err(_) => [programs(), with_strict(true, programs)].concat(),
+    let bits = match (std::env::var("TEST_KERNELS"), std::env::var("TEST_OPERATIONS")) {
+        (Ok(device), _) => kernels(&device),
+        (_, Ok(operations)) => tiers(operations.parse().unwrap()),
+        _ => [programs(), with_strict(true, programs)].concat(),
     };
     let hash = bits.iter().fold(0xcbf2_9ce4_8422_2325u64, |h, &b| (h ^ b as u64).wrapping_mul(0x0100_0000_01b3));
     let c = counters();
     let costs = Device::default().costs().id();
     let (made, loaded, compiled) = (c.plans_made, c.plans_loaded, c.programs_compiled);
-    println!("CHILD {made} {loaded} {} {hash:016x} {costs:016x} {compiled}", c.calibrations);
+    println!("CHILD {made} {loaded} {} {hash:016x} {costs:016x} {compiled} {}", c.calibrations, c.cold_starts);
 }
 
 /// The key of plans has the structure of loops and combines, which two processes number differently. A GPU's programs
@@ -196,6 +218,21 @@ fn a_second_process_searches_and_measures_nothing() {
     // The search effort is part of the key.
     let other = run(&place, &[("THALWEG_SEARCH", "none")]);
     assert!(other.made == first.made && other.loaded == 0, "{other:?}");
+}
+
+/// Loading a plan takes its time for each operation, and so a large segment runs while that is done.
+#[test]
+fn plans_of_large_segments_are_loaded_while_they_run() {
+    for (operations, at_once) in [("40", true), ("400", false)] {
+        let place = Place::new(&format!("large-{operations}"));
+        // Corrections of the model, which depend on time, are no part of this.
+        let environment = [("TEST_OPERATIONS", operations), ("THALWEG_AUTOTUNE", "off")];
+        let first = run(&place, &environment);
+        assert!(first.made == 1 && first.loaded == 0 && first.cold_starts >= 2, "{first:?}");
+        let second = run(&place, &environment);
+        assert_eq!((second.made, second.loaded), (0, 1), "{second:?}");
+        assert_eq!(second.cold_starts == 0, at_once, "{second:?}");
+    }
 }
 
 #[test]

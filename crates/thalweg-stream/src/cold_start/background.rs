@@ -1,7 +1,7 @@
 //! Background searches: plans and programs for classes that have come again, and plans that compete with one that runs
 //! often.
 //!
-//! In: jobs, in the order in which classes come again. Out: the plan found, passed to the entry of the plan store that
+//! In: jobs, in the order in which classes come again, or meet a plan on disk that takes long to load. Out: the plan found, passed to the entry of the plan store that
 //! asked. Threads are started by jobs that find all busy: one for every four processors, up to four. A job that finds
 //! the queue full is asked for again when its class comes again. The work of competitions ([`CompetitionWork`]) is done when no
 //! job waits or runs, since the programs of other plans take the compiler's time.
@@ -22,7 +22,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard};
 use std::time::Instant;
-use thalweg_fusion::{AvailablePlans, Effort, Instance, Plan, Segment, instantiate, plan_of_turns, plan_with};
+use thalweg_fusion::{AvailablePlans, Effort, Segment, instantiate, plan_of_turns, plan_with};
 use thalweg_runtime::{Counters, Error, count, counters};
 
 /// Maximum number of waiting jobs. Further classes request their search again when they occur again.
@@ -145,10 +145,15 @@ fn done(job: Job) {
     set_effort(job.effort);
     let before = counters();
     let begin = Instant::now();
-    if let Some(found) = quick(&job) {
-        job.asks.meanwhile(&job.class, (job.sizes.clone(), job.classes.clone()), found);
-    }
-    let found = find(&job);
+    let found = loaded(&job).map_or_else(
+        || {
+            if let Some(found) = quick(&job) {
+                job.asks.meanwhile(&job.class, (job.sizes.clone(), job.classes.clone()), found);
+            }
+            find(&job)
+        },
+        Ok,
+    );
     count(|c| c.plan_ns += begin.elapsed().as_nanos() as u64);
     if let Err(error) = &found {
         // The next segment of the class repeats the search itself and gets the error.
@@ -181,31 +186,48 @@ fn quick(job: &Job) -> Option<SearchedPlan> {
     let (plan, instance) = defect::caught("the planner", job.device, &segment, || asked.then(planned)?).ok()??;
     let programs = prepare(job.device, &segment, &instance).ok()?;
     let predicted = predicted(job.device, &instance);
-    Some(SearchedPlan { plan, instance, programs, predicted, unfinished: false })
+    Some(SearchedPlan { plan, instance, programs, predicted, origin: Origin::Search, unfinished: false })
+}
+
+/// Plan from disk, with its programs; `None` if there is none, or the job has a plan.
+fn loaded(job: &Job) -> Option<SearchedPlan> {
+    let segment = job.segment.as_segment();
+    let answer = || {
+        let (costs, parts) = (planning_costs(job.device, job.mode), parts_of(job.device, job.effort));
+        saved::load_plan(job.asked(&costs, &parts))
+    };
+    // A panic here is reported by the search.
+    let asked = job.plan.is_none();
+    let Answer { plan, instance, origin, .. } =
+        defect::caught("the planner", job.device, &segment, || asked.then(answer)?).ok()??;
+    let programs = prepare(job.device, &segment, &instance).ok()?;
+    let predicted = predicted(job.device, &instance);
+    count(|c| c.plans_loaded += 1);
+    Some(SearchedPlan { plan, instance, programs, predicted, origin, unfinished: false })
 }
 
 fn find(job: &Job) -> Result<SearchedPlan, Error> {
     let segment = job.segment.as_segment();
     let known =
         || job.plan.as_ref().and_then(|plan| Some(((**plan).clone(), instantiate(plan, segment, &job.classes)?)));
-    let (plan, instance, unfinished) = match defect::caught("the planner", job.device, &segment, known)? {
-        Some((plan, instance)) => (plan, instance, false),
-        None => planned(job, segment)?,
-    };
+    let Answer { plan, instance, origin, unfinished } =
+        match defect::caught("the planner", job.device, &segment, known)? {
+            Some((plan, instance)) => Answer { plan, instance, origin: Origin::Memory, unfinished: false },
+            None => planned(job, segment)?,
+        };
     let programs = prepare(job.device, &segment, &instance)?;
     let predicted = predicted(job.device, &instance);
-    Ok(SearchedPlan { plan, instance, programs, predicted, unfinished })
+    Ok(SearchedPlan { plan, instance, programs, predicted, origin, unfinished })
 }
 
-fn planned(job: &Job, segment: Segment<'_>) -> Result<(Plan, Instance, bool), Error> {
+fn planned(job: &Job, segment: Segment<'_>) -> Result<Answer, Error> {
     let costs = planning_costs(job.device, job.mode);
     let parts = parts_of(job.device, job.effort);
     let asked = job.asked(&costs, &parts);
-    let Answer { plan, instance, origin, unfinished } =
-        defect::caught("the planner", job.device, &segment, || saved::plan(asked))??;
-    count(|c| match origin {
+    let answer = defect::caught("the planner", job.device, &segment, || saved::plan(asked))??;
+    count(|c| match answer.origin {
         Origin::Search => c.plans_made += 1,
         _ => c.plans_loaded += 1,
     });
-    Ok((plan, instance, unfinished))
+    Ok(answer)
 }

@@ -13,7 +13,7 @@ use crate::calibration::planning_costs;
 use crate::defect;
 use crate::mode::{set_effort, set_mode};
 use crate::ready::{predicted, prepare};
-use crate::saved;
+use crate::saved::{self, Origin};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -198,7 +198,8 @@ fn better(job: &Job, pace: &Pace) -> Result<Option<SearchedPlan>, Error> {
     pace.keep();
     let programs = prepare(job.device, &segment, &instance)?;
     let predicted = predicted(job.device, &instance);
-    Ok(Some(SearchedPlan { plan: planned.plan, instance, programs, predicted, unfinished: false }))
+    let origin = Origin::Search;
+    Ok(Some(SearchedPlan { plan: planned.plan, instance, programs, predicted, origin, unfinished: false }))
 }
 
 #[cfg(test)]

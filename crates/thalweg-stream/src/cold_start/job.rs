@@ -2,7 +2,7 @@
 
 use crate::DeviceRef;
 use crate::mode::Mode;
-use crate::saved::Asked;
+use crate::saved::{Asked, Origin};
 use std::sync::Arc;
 use thalweg_fusion::{Costs, Effort, Instance, OwnedSegment, PartitionCache, Plan, ScalarClasses, SegmentClass};
 use thalweg_runtime::{Counters, Error, Program};
@@ -69,6 +69,8 @@ pub(crate) struct SearchedPlan {
     pub programs: Vec<Arc<dyn Program>>,
     /// Predicted picoseconds of all launches.
     pub predicted: u64,
+    /// Origin of the plan.
+    pub origin: Origin,
     /// Whether the search may be continued.
     pub unfinished: bool,
 }

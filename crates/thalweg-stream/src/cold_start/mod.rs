@@ -88,6 +88,36 @@ pub(crate) enum First {
     AtOnce(Plan, Instance, Vec<Arc<dyn Program>>),
 }
 
+/// Memory traffic of a segment that runs unfused.
+struct UnfusedTraffic {
+    kernels: usize,
+    bytes: usize,
+    /// Predicted nanoseconds of the traffic, on a device with asynchronous launches.
+    ns: Option<f64>,
+}
+
+impl UnfusedTraffic {
+    fn of(device: DeviceRef, segment: &Segment<'_>) -> UnfusedTraffic {
+        let (kernels, bytes) = unfused_work(segment);
+        UnfusedTraffic { kernels, bytes, ns: device.device().throughput().map(|t| bytes as f64 / t.memory) }
+    }
+
+    /// Whether running unfused takes less than planning.
+    fn is_small(&self) -> bool {
+        match self.ns {
+            Some(ns) => ns < MAX_UNFUSED_NS.max(MAX_UNFUSED_NS_PER_OPERATION * self.kernels as f64),
+            None => TUNABLES.max_unfused_bytes.admits(self.bytes / self.kernels.max(1)),
+        }
+    }
+}
+
+/// Whether a segment with a plan on disk runs unfused, while another thread loads the plan: the segment is large, its
+/// operations are small.
+pub(crate) fn loads_in_background(device: DeviceRef, segment: &Segment<'_>) -> bool {
+    TUNABLES.min_background_load_operations.reached_by(segment.ops.len())
+        && UnfusedTraffic::of(device, segment).is_small()
+}
+
 /// Cold-start plan of a new segment; `None` if it has to be planned in full.
 ///
 /// # Errors
@@ -98,10 +128,11 @@ pub(crate) fn first(
     costs: &Costs,
     classes: &ScalarClasses,
 ) -> Result<Option<First>, Error> {
-    let (kernels, bytes) = unfused_work(&segment);
-    let traffic = device.device().throughput().map(|t| bytes as f64 / t.memory);
-    let max_unfused = MAX_UNFUSED_NS.max(MAX_UNFUSED_NS_PER_OPERATION * kernels as f64);
-    if let Some(ns) = traffic.filter(|&ns| ns >= max_unfused) {
+    let unfused = UnfusedTraffic::of(device, &segment);
+    if unfused.is_small() {
+        return Ok(assemble_unfused(device, segment)?.map(First::Singles));
+    }
+    if let Some(ns) = unfused.ns {
         if ns >= MIN_COMPILED_NS {
             return Ok(None);
         }
@@ -110,8 +141,6 @@ pub(crate) fn first(
         {
             return Ok(Some(First::AtOnce(plan, instance, programs)));
         }
-    }
-    if traffic.is_some() || TUNABLES.max_unfused_bytes.admits(bytes / kernels.max(1)) {
         return Ok(assemble_unfused(device, segment)?.map(First::Singles));
     }
     let planned = quick(device, segment, costs, classes)?;
