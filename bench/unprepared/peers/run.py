@@ -13,7 +13,10 @@ import torch
 import torch._dynamo
 
 import data
+import estimation
+import grids
 import learning
+import models
 import networks
 import science
 import simulation
@@ -55,7 +58,7 @@ def main():
 def programs():
     """Functions from what wraps a part to compile to a call, which returns tensors by name."""
     numbered = {f.__name__: f for f in simulation.PROGRAMS + science.PROGRAMS}
-    named = learning.PROGRAMS | networks.PROGRAMS
+    named = learning.PROGRAMS | networks.PROGRAMS | estimation.PROGRAMS | grids.PROGRAMS | models.PROGRAMS
     by_number = {name: lambda wrap, f=f: call_by_number(f(wrap)) for name, f in numbered.items()}
     by_name = {name: lambda wrap, f=f: f(data.Inputs(data.large, data.device), wrap) for name, f in named.items()}
     return by_number | by_name

@@ -1,10 +1,13 @@
-//! 38 programs that were written from the documentation alone, timed from their first call on.
+//! 70 programs that were written from the documentation alone, timed from their first call on.
 //!
 //! `unprepared [--device D] [--size small|large] [--only A,B] [--seconds S] [--results FOLDER] [--timeline] [--explain]` prints one line of JSON a
 //! program: times of calls, and when it was planned.
 
 mod data;
+mod estimation;
+mod grids;
 mod learning;
+mod models;
 mod networks;
 mod science;
 mod simulation;
@@ -82,6 +85,7 @@ fn programs() -> Vec<(&'static str, Make)> {
     let by_size = simulation::PROGRAMS.iter().chain(science::PROGRAMS);
     let by_size = by_size.map(|&(name, make)| (name, Box::new(move |i: &Inputs| Ok(make(i.large))) as Make));
     let by_inputs = learning::PROGRAMS.iter().chain(networks::PROGRAMS);
+    let by_inputs = by_inputs.chain(estimation::PROGRAMS).chain(grids::PROGRAMS).chain(models::PROGRAMS);
     let by_inputs = by_inputs.map(|&(name, make)| (name, Box::new(make) as Make));
     by_size.chain(by_inputs).collect()
 }
