@@ -1,33 +1,35 @@
-// options: -fmad=false
+// options:
 
-// Scatter: the copy of the tensor.
-extern "C" __global__ void __launch_bounds__(128) scatter(THALWEG_PARAMETER(17)) {
+// Each point by itself: 1 times 1 neighbours a thread.
+extern "C" __global__ void __launch_bounds__(256) map(THALWEG_PARAMETER(8)) {
   begin();
-  if (a.w[0] == a.w[3]) {
-    return;
+  i64 *const p0 = (i64 *)a.w[3];
+  i64 *const p1 = (i64 *)a.w[5];
+  const i32 n = (i32)a.w[0];
+  const i32 first = (i32)blockIdx.x * 256 + (i32)threadIdx.x;
+  __align__(16) i64 r0[1][1];
+  #pragma unroll
+  for (i32 u = 0; u < 1; u++) {
+    const i32 j = first + u * 256;
+    if (j < n) {
+      const i32 i0 = j;
+      r0[u][0] = load1(p0 + i0 * 1);
+    }
   }
-  i64 *const tensor = (i64 *)a.w[0];
-  i64 *const index = (i64 *)a.w[1];
-  i64 *const values = (i64 *)a.w[2];
-  i64 *const to = (i64 *)a.w[3];
-  const u32 counted = blockIdx.x * 128u + threadIdx.x;
-  if (counted >= (u32)a.w[15]) {
-    return;
+  #pragma unroll
+  for (i32 u = 0; u < 1; u++) {
+    const i32 j = first + u * 256;
+    if (j < n) {
+      const i32 i0 = j;
+      __align__(16) i64 y1[1];
+      #pragma unroll
+      for (i32 v = 0; v < 1; v++) {
+        const i64 n0 = r0[u][v];
+        y1[v] = n0;
+      }
+      store1(p1 + i0 * 1, y1[0]);
+    }
   }
-  const u32 g = counted;
-  const Split cut = split(g, a.w[13], a.w[14]);
-  const u32 high = cut.q;
-  const u32 low = cut.r;
-  const u32 along = (i64)a.w[16] == 0 ? low : high;
-  u32 rest = (i64)a.w[16] == 0 ? high : low;
-  i64 at0 = 0;
-  i64 at1 = 0;
-  i64 at2 = 0;
-  i64 at3 = 0;
-  i64 at4 = 0;
-  __align__(16) i64 raw[1];
-  loadv(raw, tensor + (at0 + (i64)along * (i64)a.w[7]));
-  storev(to + (at3 + (i64)along * (i64)a.w[10]), raw);
 }
 
 // options:

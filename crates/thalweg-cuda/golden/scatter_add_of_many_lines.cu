@@ -1,43 +1,35 @@
-// options: -fmad=false
+// options:
 
-// Scatter: the copy of the tensor.
-extern "C" __global__ void __launch_bounds__(128) scatter(THALWEG_PARAMETER(24)) {
+// Each point by itself: 2 times 4 neighbours a thread.
+extern "C" __global__ void __launch_bounds__(256) map(THALWEG_PARAMETER(8)) {
   begin();
-  if (a.w[0] == a.w[3]) {
-    return;
+  float *const p0 = (float *)a.w[3];
+  float *const p1 = (float *)a.w[5];
+  const i32 n = (i32)a.w[0];
+  const i32 first = (i32)blockIdx.x * 512 + (i32)threadIdx.x;
+  __align__(16) float r0[2][4];
+  #pragma unroll
+  for (i32 u = 0; u < 2; u++) {
+    const i32 j = first + u * 256;
+    if (j < n) {
+      const i32 i0 = j;
+      loadv(r0[u], p0 + i0 * 4);
+    }
   }
-  float *const tensor = (float *)a.w[0];
-  i64 *const index = (i64 *)a.w[1];
-  float *const values = (float *)a.w[2];
-  float *const to = (float *)a.w[3];
-  const u32 counted = blockIdx.x * 128u + threadIdx.x;
-  if (counted >= (u32)a.w[15]) {
-    return;
+  #pragma unroll
+  for (i32 u = 0; u < 2; u++) {
+    const i32 j = first + u * 256;
+    if (j < n) {
+      const i32 i0 = j;
+      __align__(16) float y1[4];
+      #pragma unroll
+      for (i32 v = 0; v < 4; v++) {
+        const float n0 = r0[u][v];
+        y1[v] = n0;
+      }
+      storev(p1 + i0 * 4, y1);
+    }
   }
-  const u32 g = counted;
-  const Split cut = split(g, a.w[13], a.w[14]);
-  const u32 high = cut.q;
-  const u32 low = cut.r;
-  const u32 along = (i64)a.w[16] == 0 ? low : high;
-  u32 rest = (i64)a.w[16] == 0 ? high : low;
-  i64 at0 = 0;
-  i64 at1 = 0;
-  i64 at2 = 0;
-  i64 at3 = 0;
-  i64 at4 = 0;
-  {
-    const Split s = split(rest, a.w[17], a.w[18]);
-    const i64 i = (i64)s.r;
-    rest = s.q;
-    at0 = at0 + i * (i64)a.w[19];
-    at1 = at1 + i * (i64)a.w[20];
-    at2 = at2 + i * (i64)a.w[21];
-    at3 = at3 + i * (i64)a.w[22];
-    at4 = at4 + i * (i64)a.w[23];
-  }
-  __align__(16) float raw[4];
-  loadv(raw, tensor + (at0 + (i64)along * (i64)a.w[7]));
-  storev(to + (at3 + (i64)along * (i64)a.w[10]), raw);
 }
 
 // options: -fmad=false

@@ -314,6 +314,22 @@ fn scattered((dtype, ordered): (DType, bool), columns: usize) -> (Kernel, Geomet
     (Kernel::Scatter { op: ScatterOp::Add, dtype, order, inputs: [None, None] }, Geometry::Scatter(geometry))
 }
 
+/// Golden scatter along the last axis, whose sums are in any order: rows of a sparse matrix.
+fn segments() -> (Kernel, Geometry) {
+    let (dtype, order) = (DType::F64, ScatterOrder::Any);
+    let geometry = ScatterGeometry {
+        axis: 0,
+        outer: vec![],
+        inner: vec![],
+        n: 4_000_000,
+        size: 200_000,
+        steps: [1; 4],
+        base: [0; 4],
+        inputs: [None, None],
+    };
+    (Kernel::Scatter { op: ScatterOp::Add, dtype, order, inputs: [None, None] }, Geometry::Scatter(geometry))
+}
+
 /// Golden histogram: number of a vector's elements in each unit interval below 100.
 fn counted() -> (Kernel, Geometry) {
     let n = 1 << 24;
@@ -392,6 +408,7 @@ fn kernels() -> Vec<(&'static str, (Kernel, Geometry))> {
         ("scatter_add_in_chunks", scattered((DType::F32, false), 64)),
         ("scatter_add_i64", scattered((DType::I64, true), 64)),
         ("scatter_add_in_few_places", counted()),
+        ("scatter_add_aggregated", segments()),
         ("scatter_add_of_many_lines", scattered((DType::F32, true), 1 << 17)),
         ("products_bf16", products()),
         ("product_gelu_bf16", product_with_gelu(4096, false)),

@@ -115,7 +115,6 @@ impl Skeleton {
                 )
             }
             Skeleton::Scatter(ScatterClass { stage, dtype, .. }) => match stage {
-                ScatterStage::Copy => "Scatter: the copy of the tensor.".into(),
                 ScatterStage::Lines(op) => format!("Scatter: {op:?} of {}, a thread a line.", dtype.name()),
                 ScatterStage::Runs(op) => {
                     format!("Scatter: {op:?} of {}, a thread a run of sorted indices.", dtype.name())
@@ -126,10 +125,10 @@ impl Skeleton {
                 ScatterStage::Join(op) => {
                     format!("Scatter: {op:?} of {}, a warp the chunks of a run of sorted indices.", dtype.name())
                 }
-                ScatterStage::Clear => "Scatter: no index is known of any element.".into(),
                 ScatterStage::Latest => "Scatter: the last index of each element.".into(),
                 ScatterStage::Take => format!("Scatter: Set of {}, the value of the last index.", dtype.name()),
                 ScatterStage::Atomic(op) => format!("Scatter: {op:?} of {}, all at once.", dtype.name()),
+                ScatterStage::Aggregated => format!("Scatter: Add of {}, the runs of a warp at once.", dtype.name()),
             },
             Skeleton::Histogram(_, HistogramClass { dtype, .. }) => {
                 format!("Scatter: Add of {}, counted in tables of all places, several a block.", dtype.name())

@@ -39,13 +39,15 @@ pub struct Draft {
     pub words: Vec<u64>,
     /// Argument words that are patched at each run: index of the word, and its content.
     pub patches: Vec<(usize, RuntimeArgument)>,
+    /// Addresses of a copy's source and target: where they are equal, the launch is left out.
+    pub unless_same: Option<[RuntimeArgument; 2]>,
 }
 
 impl Draft {
     /// A launch of this kernel: its blocks, threads per block, bytes of dynamic shared memory, arguments.
     pub fn new(kernel: Skeleton, grid: [u32; 3], block: u32, shared: u32, arguments: Arguments) -> Draft {
         let Arguments { words, patches } = arguments;
-        Draft { kernel: Arc::new(kernel), grid, block, shared, words, patches }
+        Draft { kernel: Arc::new(kernel), grid, block, shared, words, patches, unless_same: None }
     }
 }
 
@@ -55,7 +57,8 @@ impl Plan {
     pub fn absorb(&mut self, other: Plan, operands: &[RuntimeArgument], scalars: u16) {
         let regions = self.scratch.len() as u16;
         for mut draft in other.stages {
-            for (_, word) in &mut draft.patches {
+            let patched = draft.patches.iter_mut().map(|(_, word)| word);
+            for word in patched.chain(draft.unless_same.iter_mut().flatten()) {
                 *word = match *word {
                     RuntimeArgument::Operand(o, offset) => match operands[o as usize] {
                         RuntimeArgument::Operand(to, base) => RuntimeArgument::Operand(to, base + offset),

@@ -28,6 +28,8 @@ pub struct Stage {
     pub words: Vec<u64>,
     /// Argument words that are patched at each run, by index.
     pub patches: Vec<(usize, RuntimeArgument)>,
+    /// See [`Draft::unless_same`].
+    pub unless_same: Option<[RuntimeArgument; 2]>,
 }
 
 /// Plan with the compilation unit of each of its launches.
@@ -55,8 +57,8 @@ impl Written {
         let Plan { stages: drafts, scratch, needs, checked, .. } = self.plan;
         for (draft, unit) in drafts.into_iter().zip(&self.units) {
             let function = compiler.function(unit)?;
-            let Draft { grid, block, shared, words, patches, .. } = draft;
-            stages.push(Stage { function, grid, block, shared, words, patches });
+            let Draft { grid, block, shared, words, patches, unless_same, .. } = draft;
+            stages.push(Stage { function, grid, block, shared, words, patches, unless_same });
         }
         Ok(Bound::new(stages, scratch, needs, checked))
     }
@@ -67,6 +69,8 @@ impl Written {
 pub struct Bound {
     launches: Vec<Launch>,
     patches: Vec<Vec<(usize, RuntimeArgument)>>,
+    /// Launches that are left out where two addresses are equal, by index.
+    unless_same: Vec<(usize, [RuntimeArgument; 2])>,
     /// Bytes of each region of scratch memory.
     scratch: Vec<usize>,
     /// Minimum size of each operand, in bytes.
@@ -84,6 +88,7 @@ impl Bound {
         let told =
             |&(_, word): &(usize, RuntimeArgument)| if let RuntimeArgument::Exchange(bytes) = word { bytes } else { 0 };
         let told = patches.iter().flatten().map(told).max().unwrap_or(0);
+        let unless_same = stages.iter().enumerate().filter_map(|(i, s)| Some((i, s.unless_same?))).collect();
         let launch = |s: Stage| Launch {
             function: s.function,
             grid: s.grid,
@@ -92,7 +97,8 @@ impl Bound {
             arguments: s.words,
             early: true,
         };
-        Bound { launches: stages.into_iter().map(launch).collect(), patches, scratch, needs, told, checked }
+        let launches = stages.into_iter().map(launch).collect();
+        Bound { launches, patches, unless_same, scratch, needs, told, checked }
     }
 
     /// Launches of the kernel; their argument words that depend on the run are not set.
@@ -157,7 +163,19 @@ impl Bound {
         all.into_iter().try_for_each(|buffer| queue.uses(buffer, missing))?;
         let told = if self.told == 0 { 0 } else { queue.exchange_buffer(self.told)? };
         let address = |b: &Buffer, offset| (b.address() as u64).wrapping_add_signed(offset);
-        for (launch, patches) in self.launches.iter().zip(&self.patches) {
+        let of_argument = |argument: &RuntimeArgument| match *argument {
+            RuntimeArgument::Operand(o, offset) => Some(address(operands[o as usize], offset)),
+            RuntimeArgument::Scratch(s, offset) => Some(address(&scratch[s as usize], offset)),
+            _ => None,
+        };
+        let is_left_out = |n: usize| {
+            let own = self.unless_same.iter().find(|(i, _)| *i == n);
+            own.is_some_and(|(_, [a, b])| of_argument(a) == of_argument(b))
+        };
+        for (n, (launch, patches)) in self.launches.iter().zip(&self.patches).enumerate() {
+            if is_left_out(n) {
+                continue;
+            }
             queue.launch(launch, &mut |words| {
                 let mut addresses = 0;
                 for &(at, word) in patches {

@@ -210,6 +210,45 @@ fn sums_in_few_places_are_counted_in_tables() {
     assert!(message(&zeros.index_add(0, &(&index + 1), 1).cast(DType::F32)).contains(said));
 }
 
+/// Sums in any order along the last axis: the threads of a warp add equal neighbouring indices first. Whole numbers are
+/// exact in any order.
+#[test]
+fn sums_of_equal_neighbours_are_added_by_a_warp() {
+    let on = |x: &Tensor| x.to_device(emulated()).unwrap();
+    let before = thalweg::set_atomic_sums(true);
+    let sorted = |n: usize, below: u64| {
+        let mut all = drawn(n, below, 4);
+        all.sort_unstable();
+        all
+    };
+    // One element with all values; runs across warps; few equal neighbours; two rows with indices of their own.
+    let cases: [(&[usize], Vec<i64>); 5] = [
+        (&[5], vec![3; 70]),
+        (&[900], sorted(4000, 90)),
+        (&[900], sorted(1000, 900)),
+        (&[900], drawn(1000, 9, 5)),
+        (&[2, 40], [sorted(333, 40), drawn(333, 3, 6)].concat()),
+    ];
+    for (case, (shape, places)) in cases.iter().enumerate() {
+        let mut own = shape.to_vec();
+        *own.last_mut().unwrap() = places.len() / own[..own.len() - 1].iter().product::<usize>();
+        let index = Tensor::from_slice(places, own.as_slice());
+        for dtype in [DType::F32, DType::F64] {
+            let v = Tensor::from_slice(&drawn(places.len(), 100, 7), own.as_slice()).cast(dtype);
+            let x = Tensor::arange(shape.iter().product::<usize>() as i64).reshape(*shape).cast(dtype);
+            let axis = shape.len() - 1;
+            let [a, b, i] = [&x, &v, &index].map(on);
+            let (got, want) = (a.scatter_add(axis, &i, &b), x.scatter_add(axis, &index, &v));
+            assert_eq!(got.to_f64_vec().unwrap(), want.to_f64_vec().unwrap(), "case {case} of {dtype}");
+        }
+    }
+    let mut bad = drawn(100, 9, 8);
+    bad[77] = 9;
+    let y = on(&Tensor::ones([9])).index_add(0, &on(&Tensor::new(&bad[..])), on(&Tensor::ones([100])));
+    assert!(message(&y).starts_with("index_add: an index is out of range for axis 0 of size 9"), "{}", message(&y));
+    thalweg::set_atomic_sums(before);
+}
+
 #[test]
 fn sorted_scatters_tell_of_indices_out_of_range() {
     let told = |x: &Tensor, name: &str, n: usize, bad: i64| {

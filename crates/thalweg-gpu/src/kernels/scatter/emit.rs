@@ -1,6 +1,6 @@
 //! Scatters: values written at given indices along an axis.
 //!
-//! In: an operation and the geometry of a scatter. Out: launches, and their programs. First the tensor is copied to the
+//! In: an operation and the geometry of a scatter. Out: launches, and their programs. First a map copies the tensor to the
 //! result, unless they share memory. Then values are scattered by one of these strategies, chosen by sizes and chip
 //! alone. All but *lines* are for lines that are too few to keep the chip busy:
 //!
@@ -13,12 +13,16 @@
 //!   refers to an element, and a thread for each element takes that index's value. (There is no copy.)
 //! * *atomic*, where the order cannot be observed (sums, maxima and minima of integers): a thread for each value, and
 //!   atomic operations. Sums with few bins are counted in shared memory ([`crate::kernels::histogram::emit`]).
+//! * *aggregated*, for sums along the last axis, whose indices are often sorted (segments, rows of a sparse matrix): the
+//!   threads of a warp first add the values of neighbouring equal indices, as atomic additions to one element wait for
+//!   each other.
 //!
-//! Always true: except in chunks, the values of one element are applied in the order of the index; each result is
-//! rounded to its dtype. So all other strategies give the same bits, and strict modes use no chunks.
+//! Always true: except in chunks and aggregated sums, the values of one element are applied in the order of the index; each result is
+//! rounded to its dtype. So all other strategies but floats' atomic sums give the same bits, and strict modes use none of these.
 
 mod chunks;
 
+use crate::dsl::Text;
 use crate::ir::{Atomic, Binary, Definition, Expr, For, Kernel, Routine, Statement, Type, Unroll};
 use crate::kernels::scatter::params::ScatterParams;
 use crate::kernels::scatter::{BLOCK, ScatterClass, ScatterStage};
@@ -96,9 +100,6 @@ impl Scatter<'_> {
     fn function(&self) -> Vec<Statement> {
         let (stage, ty) = (self.class.stage, self.number);
         let mut out = vec![];
-        if stage == ScatterStage::Copy {
-            out.push(Statement::when(self.in_place(), vec![Statement::Return]));
-        }
         if let ScatterStage::Join(_) = stage {
             out.push(self.shared());
         }
@@ -111,16 +112,12 @@ impl Scatter<'_> {
         ]);
         out.extend(self.place(ty));
         out.extend(match stage {
-            ScatterStage::Copy => self.copy(),
             ScatterStage::Lines(op) => self.lines(op),
             ScatterStage::Runs(op) => self.runs(op),
             ScatterStage::Chunks(op) => self.chunks(op),
             ScatterStage::Join(op) => self.join(op),
             ScatterStage::Atomic(op) => self.atomic(op),
-            ScatterStage::Clear => vec![
-                operand("latest", Type::U32, self.params.sorted_or_latest.slot()),
-                Statement::Store { operand: "latest".into(), at: self.own("g"), value: number(0, Type::U32) },
-            ],
+            ScatterStage::Aggregated => self.aggregated(),
             ScatterStage::Latest => self.latest(),
             ScatterStage::Take => self.take(),
         });
@@ -146,8 +143,21 @@ impl Scatter<'_> {
                 self.own("counted").ge(self.params.threads.read(ty))
             }
         };
-        out.push(Statement::when(beyond, vec![Statement::Return]));
-        let counted = if stage == ScatterStage::Latest { i64("counted") } else { self.own("counted") };
+        if stage == ScatterStage::Aggregated {
+            // All threads of a warp take part in its shuffles: those beyond the last have its place and add nothing.
+            let last = self.params.threads.read(ty) - number(1, ty);
+            out.push(set("beyond", beyond));
+            out.push(set("place_of", Expr::name("beyond", Type::BOOL).select(last, self.own("counted"))));
+        } else {
+            out.push(Statement::when(beyond, vec![Statement::Return]));
+        }
+        let counted = if stage == ScatterStage::Aggregated {
+            self.own("place_of")
+        } else if stage == ScatterStage::Latest {
+            i64("counted")
+        } else {
+            self.own("counted")
+        };
         // A warp of a join has the task that a thread has in other stages: one run.
         let of_warp = if let ScatterStage::Join(_) = stage { counted / number(32, ty) } else { counted };
         out.push(set("g", of_warp.to(ty)));
@@ -213,15 +223,6 @@ impl Scatter<'_> {
     /// Offset in the result of the line's element with index `along` on the scattered axis.
     fn result(&self, along: Expr) -> Expr {
         i64("at3") + along * self.params.result_stride.read(Type::I64)
-    }
-
-    fn copy(&self) -> Vec<Statement> {
-        let from = i64("at0") + self.along() * self.params.tensor_stride.read(Type::I64);
-        vec![
-            self.registers("raw"),
-            Scatter::load("raw", vec![], "tensor", from),
-            Scatter::store(self.result(self.along()), "raw"),
-        ]
     }
 
     /// Destination index on the scattered axis: the value of element `at` of the line's indices.
@@ -313,6 +314,22 @@ impl Scatter<'_> {
             set("raw", Expr::Load(self.stored(), "values".into(), Box::new(from))),
             Statement::Atomic { op, name, at, value, before: None },
         ]
+    }
+
+    fn aggregated(&self) -> Vec<Statement> {
+        let from = i64("at2") + self.along() * self.params.values_stride.read(Type::I64);
+        let (dtype, value) = (self.class.dtype, Expr::Load(self.stored(), "values".into(), Box::new(from)));
+        let text = Text::new()
+            .value("index", self.named(self.along()))
+            .value("beyond", Expr::name("beyond", Type::BOOL))
+            .value("size", self.params.size.read(Type::I64))
+            .value("none", Expr::Constant(dtype, 0))
+            .value("own", Expr::Unpack(dtype, Box::new(value)))
+            .function("packed", move |x| Expr::Pack(dtype, Box::new(x[0].clone())))
+            .function("result", |x| self.result(x[0].clone()))
+            .procedure("report", |_| vec![self.fault()])
+            .operand("to", self.stored());
+        text.statements(&[AGGREGATED])
     }
 
     /// Entry `at` of the table of latest indices: the position of the last index whose value is `at`, plus one; 0 for
@@ -432,3 +449,29 @@ impl Scatter<'_> {
         ]
     }
 }
+
+/// Sum of the run of equal places that a thread's lane is in, up to the lane: a segmented scan. The last lane of each run
+/// adds it to the element. `heads` has a bit for each lane whose place differs from that of the lane before.
+const AGGREGATED: &str = r"
+let lane = thread % 32, place = index;
+let outside = place < 0 || place >= size;
+if outside { if !beyond { report(); } }
+var key = u32(4294967295);
+if !beyond && !outside { key = u32(result(place)); }
+var sum = none;
+if key != 4294967295 { sum = own; }
+let before = shuffle_up(key, 1);
+let heads = ballot(lane == 0 || before != key);
+if heads != 4294967295 {
+    for step: u32 in 0..5 unroll {
+        let back = u32(1) << step;
+        let other = shuffle_up(sum, back);
+        if lane >= back {
+            let between = (heads >> (lane - back)) >> 1;
+            if (between & ((u32(1) << back) - 1)) == 0 { sum = sum + other; }
+        }
+    }
+}
+let last = lane == 31 || (((heads >> lane) >> 1) & 1) == 1;
+if last && key != 4294967295 { atomic_add(to[result(place)], packed(sum)); }
+";

@@ -13,8 +13,6 @@ pub const BLOCK: u32 = 128;
 /// Task of one launch of a scatter, with the scatter's operation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ScatterStage {
-    /// Copies the tensor to the result.
-    Copy,
     /// Scatters the values of a line in order, a thread per line.
     Lines(ScatterOp),
     /// Scatters all values of an element in order, in the thread of the element's first sorted index (indices of an
@@ -27,8 +25,9 @@ pub enum ScatterStage {
     Join(ScatterOp),
     /// Scatters each value by an atomic operation.
     Atomic(ScatterOp),
-    /// Zeroes the table of latest indices, which `Latest` fills.
-    Clear,
+    /// Adds by atomic operations, one for each run of neighbouring indices that refer to the same element: the threads
+    /// of a warp add their values first.
+    Aggregated,
     /// Fills the table of latest indices by an atomic maximum: for each element, the position of the last index that
     /// refers to the element, plus one.
     Latest,

@@ -1,5 +1,6 @@
 //! Lowering of scatters: chooses one of several strategies by sizes and chip alone.
 
+use crate::kernels::gemm::select::copy_of;
 use crate::kernels::plan::{Draft, Plan, blocks};
 use crate::kernels::scatter::index_sort;
 use crate::kernels::scatter::params::{ChunkArguments, LineDimArguments, ScatterArguments};
@@ -11,8 +12,11 @@ use crate::target::{Chip, Target};
 use crate::traffic;
 use crate::tunable::TUNABLES;
 use thalweg_ir::tunable::Tunable;
-use thalweg_ir::{DType, ScatterOp};
-use thalweg_kernel::{Body, Computed, Geometry, Kernel, MapGeometry, ScatterGeometry, ScatterOrder};
+use thalweg_ir::{DType, MAX_RANK, Scalar, ScatterOp};
+use thalweg_kernel::{
+    Access, AccessGeometry, Body, BodyBuilder, Computed, Geometry, Kernel, MapGeometry, Moved, ScatterGeometry,
+    ScatterOrder,
+};
 use thalweg_runtime::Error;
 
 /// Adds a scatter, after the kernels that compute its index and its values. Operands: tensor; index or the operands of
@@ -55,13 +59,13 @@ pub fn add(
     }
     targets[3] = RuntimeArgument::Operand(next, 0);
     if counted {
-        launches(plan, (op, dtype), None, geometry, targets, target);
+        copy(plan, dtype, geometry, targets, target)?;
         let index = index.unwrap_or(histogram::select::Index::Lies(targets[1]));
         histogram::select::add(plan, dtype, geometry, index, (&of_index, targets[2], targets[3]), target);
         return Ok(());
     }
     let before = plan.scratch.iter().sum::<usize>();
-    launches(plan, (op, dtype), Some(order), geometry, targets, target);
+    launches(plan, (op, dtype), order, geometry, targets, target)?;
     let scratch = plan.scratch.iter().sum::<usize>() - before;
     plan.moved += traffic::scatter(geometry, dtype.size(), scratch);
     Ok(())
@@ -110,8 +114,12 @@ fn choose(
             && matches!(dtype, DType::F32 | DType::F64)
             && few
     };
-    if float() || whole && matches!(op, ScatterOp::Add | ScatterOp::Max | ScatterOp::Min) {
-        return ScatterStage::Atomic(op);
+    let float = float();
+    if float || whole && matches!(op, ScatterOp::Add | ScatterOp::Max | ScatterOp::Min) {
+        // Neighbouring threads have neighbouring indices of one line.
+        let aggregated = float && chip.capabilities.warps && g.inner.is_empty() && g.n >= 32;
+        let small = lines.saturating_mul(g.size) < u32::MAX as usize;
+        return if aggregated && small { ScatterStage::Aggregated } else { ScatterStage::Atomic(op) };
     }
     if op == ScatterOp::Set && g.n < (1 << 31) && g.size < (1 << 31) {
         return ScatterStage::Latest;
@@ -157,16 +165,93 @@ struct ScratchAddresses {
     partials: Option<RuntimeArgument>,
 }
 
-/// Adds the launches of a scatter: the copy of the tensor to the result and, if `order` is given, the launches that
-/// apply the values. `targets`: addresses of tensor, index, values and result.
+/// Adds the launch of a map, without its traffic.
+fn map(
+    plan: &mut Plan,
+    (body, geometry): (Body, MapGeometry),
+    operands: &[RuntimeArgument],
+    target: &dyn Target,
+) -> Result<(), Error> {
+    let launch = kernels::plan(&Kernel::Map(body), &Geometry::Map(geometry), target)?;
+    plan.absorb(Plan { moved: Moved::default(), ..launch }, operands, 0);
+    Ok(())
+}
+
+/// Adds the copy of the tensor to the result, which is left out where they share memory. `targets`: addresses of tensor,
+/// index, values and result.
+fn copy(
+    plan: &mut Plan,
+    dtype: DType,
+    g: &ScatterGeometry,
+    [tensor, _, _, result]: [RuntimeArgument; 4],
+    target: &dyn Target,
+) -> Result<(), Error> {
+    // Sizes and strides of the tensor in the order of the result, which is contiguous; neighbours that continue each
+    // other are one dimension.
+    let mut dims: Vec<(usize, isize)> = vec![];
+    for (size, strides) in g.outer.iter().chain([&(g.size, g.steps)]).chain(&g.inner) {
+        let stride = strides[0];
+        match dims.last_mut() {
+            _ if *size == 1 => {}
+            Some(outer) if outer.1 == stride * *size as isize => *outer = (outer.0 * size, stride),
+            _ => dims.push((*size, stride)),
+        }
+    }
+    if dims.iter().any(|d| d.0 == 0) {
+        return Ok(());
+    }
+    // A body that copies has two dimensions at least.
+    while dims.len() < 2 {
+        dims.insert(0, (1, 1));
+    }
+    let mut strides = [0; MAX_RANK];
+    let mut reach = [g.base[0]; 2];
+    for (d, &(size, stride)) in dims.iter().enumerate() {
+        strides[d] = stride;
+        reach[usize::from(stride > 0)] += stride * (size as isize - 1);
+    }
+    let extents = dims.iter().map(|d| d.0).collect();
+    let reach = Some((reach[0] as usize, reach[1] as usize));
+    let (body, mut tiles) = copy_of(dtype, dtype, extents, (g.base[0], strides, reach), false);
+    let before = plan.stages.len();
+    let mut geometry = tiles.boxes.remove(0).geometry;
+    let base = g.base[3];
+    geometry.accesses[1].base = base;
+    geometry.accesses[1].reach =
+        geometry.accesses[1].reach.map(|(low, high)| (low + base as usize, high + base as usize));
+    map(plan, (body, geometry), &[tensor, result], target)?;
+    let at = |argument: RuntimeArgument, base: isize| match argument {
+        RuntimeArgument::Operand(o, offset) => RuntimeArgument::Operand(o, offset + base as i64 * dtype.size() as i64),
+        other => other,
+    };
+    for draft in &mut plan.stages[before..] {
+        draft.unless_same = Some([at(tensor, g.base[0]), at(result, base)]);
+    }
+    Ok(())
+}
+
+/// Adds the launch that zeroes `count` numbers of a region of scratch memory.
+fn clear(plan: &mut Plan, region: RuntimeArgument, count: usize, target: &dyn Target) -> Result<(), Error> {
+    let mut b = BodyBuilder::new(false);
+    let zero = b.constant(Scalar::integer(0, DType::U32), DType::U32);
+    let write = b.access(Access::contiguous(0, DType::U32));
+    b.store(zero, write);
+    let mut strides = [0; MAX_RANK];
+    strides[0] = 1;
+    let access = AccessGeometry { base: 0, strides, map: None, reach: Some((0, count - 1)), distinct: count };
+    map(plan, (b.finish(), MapGeometry { extents: vec![count], accesses: vec![access] }), &[region], target)
+}
+
+/// Adds the launches of a scatter: the copy of the tensor to the result, and those that apply the values. `targets`:
+/// addresses of tensor, index, values and result.
 fn launches(
     plan: &mut Plan,
     (op, dtype): (ScatterOp, DType),
-    order: Option<ScatterOrder>,
+    order: ScatterOrder,
     g: &ScatterGeometry,
     targets: [RuntimeArgument; 4],
     target: &dyn Target,
-) {
+) -> Result<(), Error> {
     let (dims, rows) = dimensions(g);
     let lines: usize = dims.iter().map(|d| d.0).product();
     let all_lines = lines;
@@ -186,16 +271,12 @@ fn launches(
     let launch = |plan: &mut Plan, stage: ScatterStage, (threads, across): (usize, bool), scratch: ScratchAddresses| {
         // A thread takes vectors of lines only where enough threads remain to keep the chip busy.
         let vectors = match stage {
-            ScatterStage::Atomic(_) | ScatterStage::Clear | ScatterStage::Latest => false,
+            ScatterStage::Atomic(_) | ScatterStage::Aggregated | ScatterStage::Latest => false,
             ScatterStage::Lines(_) => {
                 let own = lines / most / target.chip().multiprocessors as usize;
                 TUNABLES.min_busy_vectors.reached_by(own)
             }
-            ScatterStage::Copy
-            | ScatterStage::Runs(_)
-            | ScatterStage::Chunks(_)
-            | ScatterStage::Join(_)
-            | ScatterStage::Take => true,
+            ScatterStage::Runs(_) | ScatterStage::Chunks(_) | ScatterStage::Join(_) | ScatterStage::Take => true,
         };
         // Indices that several lines share are read once for all of them.
         let (lines, dims) = match stage {
@@ -256,24 +337,24 @@ fn launches(
     let mut scratch = ScratchAddresses::default();
     // Threads are numbered in the order of the result, which is contiguous.
     let across = !g.inner.is_empty();
-    let stage = choose((op, dtype, order.unwrap_or(ScatterOrder::Fixed)), g, [lines, rows], target.chip());
-    let putting = order.is_some() && g.n > 0 && lines > 0;
+    let stage = choose((op, dtype, order), g, [lines, rows], target.chip());
+    let putting = g.n > 0 && lines > 0;
     if stage == ScatterStage::Latest && putting {
         plan.scratch.push((4 * rows * g.size).max(64));
         scratch.sorted_or_latest = Some(RuntimeArgument::Scratch(plan.scratch.len() as u16 - 1, 0));
         let of_rows = across && dims.last().is_some_and(|d| d.2 != 0);
-        if g.size == 0 {
-            return launch(plan, stage, (rows * g.n, of_rows), scratch);
+        if let Some(region) = scratch.sorted_or_latest.filter(|_| g.size > 0) {
+            clear(plan, region, rows * g.size, target)?;
         }
-        launch(plan, ScatterStage::Clear, (rows * g.size, false), scratch);
         launch(plan, stage, (rows * g.n, of_rows), scratch);
-        return launch(plan, ScatterStage::Take, (lines * g.size, across), scratch);
+        if g.size > 0 {
+            launch(plan, ScatterStage::Take, (lines * g.size, across), scratch);
+        }
+        return Ok(());
     }
-    if lines * g.size > 0 {
-        launch(plan, ScatterStage::Copy, (lines * g.size, across), scratch);
-    }
+    copy(plan, dtype, g, targets, target)?;
     if !putting {
-        return;
+        return Ok(());
     }
     match stage {
         stage @ (ScatterStage::Runs(_) | ScatterStage::Chunks(_)) => {
@@ -282,16 +363,22 @@ fn launches(
             scratch.sorted_or_latest = Some(RuntimeArgument::Scratch(region, 0));
             // Where each line has its own indices, those of one line are neighbours.
             let across = across && dims.last().is_some_and(|d| d.2 == 0);
-            let ScatterStage::Chunks(op) = stage else { return launch(plan, stage, (lines * g.n, across), scratch) };
+            let ScatterStage::Chunks(op) = stage else {
+                launch(plan, stage, (lines * g.n, across), scratch);
+                return Ok(());
+            };
             let chunks = g.n.div_ceil(TUNABLES.run_chunk.get());
             plan.scratch.push((dtype.size() * lines * chunks).max(64));
             scratch.partials = Some(RuntimeArgument::Scratch(plan.scratch.len() as u16 - 1, 0));
             launch(plan, stage, (lines * g.n, across), scratch);
             launch(plan, ScatterStage::Join(op), (lines * chunks, across), scratch);
         }
-        stage @ ScatterStage::Atomic(_) => launch(plan, stage, (lines * g.n, across), scratch),
+        stage @ (ScatterStage::Atomic(_) | ScatterStage::Aggregated) => {
+            launch(plan, stage, (lines * g.n, across), scratch);
+        }
         stage => launch(plan, stage, (lines, true), scratch),
     }
+    Ok(())
 }
 
 /// Bytes of a scatter's input that is computed to scratch memory, row-major.

@@ -247,7 +247,7 @@ pub fn add_grouped(plan: &mut Plan, siblings: &[Sibling<'_>], target: &dyn Targe
     }
     let grid = [(tiles as u32).min(target.chip().multiprocessors), 1, 1];
     let kernel = Arc::new(Skeleton::TmaGemm(Box::new(class)));
-    plan.stages.push(Draft { kernel, grid, block, shared, words, patches });
+    plan.stages.push(Draft { kernel, grid, block, shared, words, patches, unless_same: None });
     true
 }
 
