@@ -53,6 +53,10 @@ const MAX_UNFUSED_NS_PER_OPERATION: f64 = 15_000.0;
 /// one. Programs that need no compiler reach a quarter of the device's bandwidth.
 const MIN_COMPILED_NS: f64 = 100_000_000.0;
 
+/// Minimum of that for each operation. Searching and compiling took 2 ms an operation on 16 processors, four times this:
+/// 8.6 s for a step of a state-space model whose unfused traffic is 0.1 s.
+const MIN_COMPILED_NS_PER_OPERATION: f64 = 500_000.0;
+
 const TIERS: Setting<bool> = setting!(bool, || !environment::TIERS.is("off"));
 
 /// Whether new segments of the calling thread run before a plan has been searched for. On unless `THALWEG_TIERS=off`,
@@ -133,7 +137,7 @@ pub(crate) fn first(
         return Ok(assemble_unfused(device, segment)?.map(First::Singles));
     }
     if let Some(ns) = unfused.ns {
-        if ns >= MIN_COMPILED_NS {
+        if ns >= MIN_COMPILED_NS.max(MIN_COMPILED_NS_PER_OPERATION * unfused.kernels as f64) {
             return Ok(None);
         }
         if let Some((plan, instance, _)) = quick(device, segment, costs, classes)?
