@@ -20,7 +20,7 @@ use thalweg_runtime::{Buffer, Error, Program, ProgramInfo};
 /// Estimated nanoseconds of a unit: long enough that taking one (a contended atomic addition) costs nothing beside it,
 /// and short enough that threads finish close together.
 const UNIT_NS: f64 = 10_000.0;
-/// Fixed overhead of a sub-kernel in nanoseconds, checks included, beside its loop (measured by `tests/groups.rs`).
+/// Fixed overhead of a sub-kernel in nanoseconds, checks included, beside its loop (measured by `tests/execution/groups.rs`).
 const PART_NS: f64 = 50.0;
 
 /// Compiled program of a sub-kernel of a group.

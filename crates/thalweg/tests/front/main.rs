@@ -1,8 +1,6 @@
 //! The public API against NumPy (golden.py writes the golden values), and against the promises of its documentation.
 
 mod along;
-#[cfg(feature = "ndarray")]
-mod arrays;
 mod creation;
 mod display;
 mod golden;

@@ -1,6 +1,6 @@
 //! Changes that do not affect a plan: the order in which independent operations were recorded, and when handles were
 //! cloned or dropped. (The latter never reaches the planner: a segment has only what is live at the cut.
-//! crates/thalweg/tests/fusion.rs checks that.)
+//! crates/thalweg/tests/execution/fusion.rs checks that.)
 
 use super::graphs::{Choice, Graph, choices, random};
 use crate::cost::Costs;

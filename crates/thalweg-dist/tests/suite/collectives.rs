@@ -1,8 +1,6 @@
 //! Every collective, over each engine, compared with a computation on plain arrays.
 
-mod common;
-
-use common::{ENGINES, Engine, Plain, run};
+use crate::common::{ENGINES, Engine, Plain, run};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 use thalweg::{DType, Tensor, bf16, f16};

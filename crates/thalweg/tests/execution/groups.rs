@@ -1,8 +1,6 @@
 //! Independent operations of different shapes in one launch (horizontal fusion).
 
-mod counting;
-
-use counting::{counted, pinned};
+use crate::counting::{counted, pinned};
 use thalweg::prelude::*;
 use thalweg_stream::explain;
 
@@ -225,7 +223,7 @@ fn an_index_out_of_range_fails_the_group() {
     assert!(error.contains("axis 0 of size 5"), "{error}");
 }
 
-/// Figures of a step over 200 parameters: `cargo test --release -p thalweg --test groups -- --ignored --nocapture`.
+/// Figures of a step over 200 parameters: `cargo test --release -p thalweg --test execution groups:: -- --ignored --nocapture`.
 #[test]
 #[ignore = "measures"]
 fn measure_adam() {

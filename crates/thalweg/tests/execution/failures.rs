@@ -1,13 +1,11 @@
 //! Failures after an index out of range: with deferred results, dropped operands, and host functions in between.
 
-mod counting;
-
-use counting::{counted_alone, pinned};
+use crate::counting::{counted_alone, pinned};
 use thalweg::HostOp;
 use thalweg::prelude::*;
 
 fn at(line: u32) -> String {
-    format!(", at crates/thalweg/tests/failures.rs:{line}:")
+    format!(", at crates/thalweg/tests/execution/failures.rs:{line}:")
 }
 
 fn message(y: &Tensor) -> String {

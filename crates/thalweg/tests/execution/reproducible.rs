@@ -1,8 +1,6 @@
 //! Reproducible mode: the same bits at every call, independent of the clock, of other threads and of calibration.
 
-mod counting;
-
-use counting::{counted, device, pinned};
+use crate::counting::{counted, device, pinned};
 use thalweg::prelude::*;
 use thalweg::{Costs, set_default_device, set_measuring, set_reproducible};
 

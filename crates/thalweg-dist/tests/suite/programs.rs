@@ -1,9 +1,7 @@
 //! Random programs of collectives and of operations between them, with reads at random places on each rank, over random
 //! sub-worlds. Some ranks fail at random.
 
-mod common;
-
-use common::{ENGINES, Plain, run};
+use crate::common::{ENGINES, Plain, run};
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use thalweg::{DType, Error, Tensor};

@@ -2,9 +2,7 @@
 //! one kernel with its neighbours.
 #![allow(clippy::reversed_empty_ranges, reason = "-1 counts from the end: clippy does not know")]
 
-mod counting;
-
-use counting::{counted, pinned, randn};
+use crate::counting::{counted, pinned, randn};
 use thalweg::prelude::*;
 
 /// The indices that a range takes of an axis.

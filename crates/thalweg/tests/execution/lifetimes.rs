@@ -1,8 +1,6 @@
 //! Deferred results: results that nobody reads are not written, and are computed if somebody reads them after all.
 
-mod counting;
-
-use counting::{counted_alone as counted, pinned, randn};
+use crate::counting::{counted_alone as counted, pinned, randn};
 use thalweg::prelude::*;
 
 const N: usize = 1000;

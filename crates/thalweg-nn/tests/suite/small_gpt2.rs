@@ -1,7 +1,7 @@
 //! A small GPT-2: gradients agree with PyTorch (`bench/gpt2.py golden`), the loss of a repeated batch falls, and the
 //! bytes kept between the passes are bounded.
 
-#[path = "../examples/common/gpt2.rs"]
+#[path = "../../examples/common/gpt2.rs"]
 mod gpt2;
 
 use gpt2::{Gpt2, Size};

@@ -1,8 +1,6 @@
 //! Matrix products with fused prologues and epilogues: one kernel, its bytes, and the values of unfused execution.
 
-mod counting;
-
-use counting::{counted, pinned, randn};
+use crate::counting::{counted, pinned, randn};
 use thalweg::prelude::*;
 use thalweg::{Attention, Conv, Costs, Counters, CpuEngine, CpuOptions, DType, Device, Pool, set_default_device};
 use thalweg_stream::{Mode, mode, set_mode};

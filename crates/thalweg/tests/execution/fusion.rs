@@ -1,8 +1,6 @@
 //! Fusion, checked by counters and explanations: a missed fusion leaves every value right.
 
-mod counting;
-
-use counting::{counted, pinned, randn};
+use crate::counting::{counted, pinned, randn};
 use thalweg::prelude::*;
 use thalweg_stream::explain;
 

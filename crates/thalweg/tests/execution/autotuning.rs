@@ -1,8 +1,6 @@
 //! Autotuning: plans compete, results stay right, and the outcome is saved.
 
-mod counting;
-
-use counting::pinned;
+use crate::counting::pinned;
 use thalweg::prelude::*;
 use thalweg::{counters, explain};
 

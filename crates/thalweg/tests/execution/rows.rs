@@ -1,8 +1,6 @@
 //! Row kernels: reductions that run as one kernel, reading inputs once and writing results once.
 
-mod counting;
-
-use counting::{pinned, pinned_with};
+use crate::counting::{pinned, pinned_with};
 use thalweg::prelude::*;
 use thalweg::{Costs, Counters, counters};
 use thalweg_stream::explain;

@@ -1,8 +1,6 @@
 //! Gathers moved before elementwise functions: few gathered elements are computed, not the whole source.
 
-mod counting;
-
-use counting::{counted, pinned, randn};
+use crate::counting::{counted, pinned, randn};
 use thalweg::prelude::*;
 use thalweg::{DType, Error, grad};
 

@@ -4,9 +4,7 @@
 //! The networks are generated from a seed: forward passes whose activations are needed again in the backward pass, or
 //! much later.
 
-mod counting;
-
-use counting::pinned;
+use crate::counting::pinned;
 use thalweg::prelude::*;
 use thalweg::{Counters, Explanation, counters, explain};
 
@@ -357,7 +355,7 @@ fn a_limit_that_nothing_fits_is_an_error_that_says_what_is_needed() {
     }
 }
 
-/// The cost of half of the memory: `cargo test --release -p thalweg --test memory -- --ignored --nocapture`.
+/// The cost of half of the memory: `cargo test --release -p thalweg --test execution memory:: -- --ignored --nocapture`.
 #[test]
 #[ignore = "a report"]
 fn report() {

@@ -3,9 +3,7 @@
 //!
 //! In a debug build each derived launch is compared with one written anew.
 
-mod counting;
-
-use counting::pinned;
+use crate::counting::pinned;
 use thalweg::prelude::*;
 use thalweg::{counters, with_fusion};
 

@@ -1,8 +1,6 @@
 //! Collectives run lazily, in the order of recording, whatever is read first; what is around them fuses.
 
-mod common;
-
-use common::{ENGINES, Engine, run};
+use crate::common::{ENGINES, Engine, run};
 use thalweg::{Tensor, explain};
 use thalweg_dist::ReduceOp;
 

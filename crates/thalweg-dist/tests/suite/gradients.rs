@@ -1,8 +1,6 @@
 //! Gradients of collectives are those of the sum of all ranks' losses, computed on one tensor.
 
-mod common;
-
-use common::{Engine, run};
+use crate::common::{Engine, run};
 use thalweg::{Error, Tensor, grad};
 use thalweg_dist::{ReduceOp, World};
 

@@ -1,8 +1,6 @@
 //! A rank that fails, ends early or falls out of step is an error on all others.
 
-mod common;
-
-use common::{ENGINES, Engine, options, run, tcp};
+use crate::common::{ENGINES, Engine, options, run, tcp};
 use std::ptr::NonNull;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};

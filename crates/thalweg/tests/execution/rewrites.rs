@@ -1,8 +1,6 @@
 //! Rewritten products, computed in another order than written: their values, kernels and bytes, and explanations.
 
-mod counting;
-
-use counting::{counted, pinned, randn};
+use crate::counting::{counted, pinned, randn};
 use thalweg::prelude::*;
 use thalweg::{Counters, DType};
 use thalweg_stream::{Mode, mode, set_mode};

@@ -1,8 +1,6 @@
 //! Explanations of small programs, as a person would check them: fused operations, unfused ones, and reasons.
 
-mod counting;
-
-use counting::{pinned, randn};
+use crate::counting::{pinned, randn};
 use thalweg::prelude::*;
 use thalweg::{SegmentReport, explain};
 

@@ -1,8 +1,6 @@
 //! Training on several ranks is training on one: the same losses, and the same bits on all ranks.
 
-mod common;
-
-use common::{ENGINES, Engine, options, run};
+use crate::common::{ENGINES, Engine, options, run};
 use thalweg_dist::{DataParallel, ReduceOp, ShardedOptimizer, World};
 use thalweg_nn::data::{DataLoader, Rows};
 use thalweg_nn::optim::{AdamW, Optimizer, Sgd};
@@ -218,7 +216,7 @@ fn the_failure_of_a_world_is_the_error_of_the_gradients() {
         gradients[&weights[0]].item::<f32>().map(drop)
     });
     let text = error.unwrap_err().to_string();
-    assert!(text.contains("rank 1 has ended") && text.contains("tests/training.rs"), "{text}");
+    assert!(text.contains("rank 1 has ended") && text.contains("tests/suite/training.rs"), "{text}");
     let error = options().local(2, |world| {
         let weights = vec![Tensor::new([1.0f32]).tracked()];
         if world.rank() == 1 {
@@ -228,5 +226,5 @@ fn the_failure_of_a_world_is_the_error_of_the_gradients() {
         gradients[&weights[0]].item::<f32>().map(drop)
     });
     let text = error.unwrap_err().to_string();
-    assert!(text.contains("rank 1 has ended") && text.matches("tests/training.rs").count() == 1, "{text}");
+    assert!(text.contains("rank 1 has ended") && text.matches("tests/suite/training.rs").count() == 1, "{text}");
 }

@@ -1,9 +1,7 @@
 //! Reductions of long windows: the number of steps grows with the logarithm of the length, and values agree with the
 //! definition.
 
-mod counting;
-
-use counting::{counted, pinned, randn};
+use crate::counting::{counted, pinned, randn};
 use thalweg::prelude::*;
 use thalweg::{DType, grad};
 

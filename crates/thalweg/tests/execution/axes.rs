@@ -2,9 +2,7 @@
 
 #![allow(clippy::reversed_empty_ranges, reason = "a negative end counts from the end")]
 
-mod counting;
-
-use counting::{counted, pinned};
+use crate::counting::{counted, pinned};
 use thalweg::Tensor;
 use thalweg_stream::{Mode, mode, set_mode};
 
