@@ -34,7 +34,7 @@ fn random(rng: &mut fastrand::Rng, depth: usize) -> String {
 fn no_tokens_make_it_panic() {
     let mut rng = fastrand::Rng::with_seed(1410000000);
     let mut kernels = 0;
-    for _ in 0..40_000 {
+    for _ in 0..10_000 {
         let text = match rng.usize(..4) {
             0 => random(&mut rng, 3),
             1 => format!(
@@ -51,7 +51,7 @@ fn no_tokens_make_it_panic() {
         assert!(!written.is_empty(), "{text}");
         kernels += !written.contains("compile_error") as usize;
     }
-    assert!(kernels > 2_000, "only {kernels} of them were kernels");
+    assert!(kernels > 500, "only {kernels} of them were kernels");
 }
 
 /// Generates random statements, about half of which parse.
