@@ -2,7 +2,8 @@
 //! results that bench/golden_opdb.py writes into golden.bin. bench/opdb_table.txt maps each of the 703 entries to
 //! Thalweg.
 //!
-//! `OPDB=softplus cargo test -p thalweg --test opdb` runs the samples of one entry.
+//! `OPDB=softplus cargo test -p thalweg --test opdb` runs the samples of one entry, `OPDB=features` those of entries that
+//! need a feature of the crate.
 
 mod algebra;
 mod call;
@@ -213,8 +214,13 @@ fn run() {
     let records = record::records();
     let wanted = std::env::var("OPDB").ok();
     let mut report = Report::default();
-    let entries: BTreeSet<&str> = records.iter().map(|r| r.entry.as_str()).collect();
-    for record in records.iter().filter(|r| wanted.as_ref().is_none_or(|w| *w == r.entry)) {
+    let chosen = |entry: &str| match wanted.as_deref() {
+        None => true,
+        Some("features") => of_linalg(entry) || of_fft(entry),
+        Some(name) => name == entry,
+    };
+    let entries: BTreeSet<&str> = records.iter().map(|r| r.entry.as_str()).filter(|e| chosen(e)).collect();
+    for record in records.iter().filter(|r| chosen(&r.entry)) {
         // Special points of a narrow dtype run in that dtype only.
         let dtypes = if record.special { 1 } else { record.expected.len() };
         for expected in &record.expected[..dtypes] {
@@ -242,18 +248,22 @@ fn run() {
     }
     println!("{} samples of {} entries; left out: {:?}", report.samples, report.compared.len(), report.left_out);
     assert_eq!(failed, 0, "differences in {} entries: {:?}", shown.len(), shown.keys());
-    if wanted.is_none() {
-        let without: Vec<_> = entries.iter().filter(|e| !report.compared.contains(**e)).collect();
-        assert!(without.iter().all(|e| needs_a_feature(e)), "no sample compared: {without:?}");
-    }
+    let without: Vec<_> = entries.iter().filter(|e| !report.compared.contains(**e)).collect();
+    let feature_off =
+        |entry: &str| !cfg!(feature = "fft") && of_fft(entry) || !cfg!(feature = "linalg") && of_linalg(entry);
+    assert!(without.iter().all(|e| feature_off(e)), "no sample compared: {without:?}");
 }
 
-/// Whether an entry needs a feature of the crate.
-fn needs_a_feature(entry: &str) -> bool {
-    let linalg =
-        ["linalg.", "svd", "cholesky_solve", "matrix_exp", "logdet", "pinverse", "triangular_solve", "norm:nuc"];
-    !cfg!(feature = "fft") && entry.starts_with("fft.")
-        || !cfg!(feature = "linalg") && linalg.iter().any(|l| entry.starts_with(l))
+/// Whether an entry is a Fourier transform, of the feature `fft`.
+fn of_fft(entry: &str) -> bool {
+    entry.starts_with("fft.")
+}
+
+/// Whether an entry is a decomposition or a solver, of the feature `linalg`. (Some of `linalg.…` need no feature.)
+fn of_linalg(entry: &str) -> bool {
+    ["linalg.", "svd", "cholesky_solve", "matrix_exp", "logdet", "pinverse", "triangular_solve", "norm:nuc"]
+        .iter()
+        .any(|l| entry.starts_with(l))
 }
 
 /// Runs every sample by a plan from a short search.
