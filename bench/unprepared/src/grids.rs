@@ -97,7 +97,7 @@ fn particle_mesh(cx: &Inputs) -> Result<Call, Error> {
                 density = density.index_add(0, at, weight);
             }
             let density = density.reshape((side, side)) / (n as f64 / (side * side) as f64) - 1.0;
-            let potential = (density.rfft2() * &green).irfftn_with((0, 1), &Fft::new().sizes([side, side]));
+            let potential = (density.rfft2() * &green).irfft2_with(&Fft::new().sizes([side, side]));
             let along = |axis: i64| (potential.roll(1, axis) - potential.roll(-1, axis)) * 0.5;
             let field = Tensor::stack(&[along(0), along(1)], -1).reshape((side * side, 2));
             let mut force = Tensor::zeros([n, 2]);

@@ -19,6 +19,10 @@ pub const MAX_JOINED_COLUMNS: usize = 128;
 /// stays in the first-level cache.
 pub const MAX_TABLE_POINTS: usize = 2048;
 
+/// Number of points of a call through tables of positions below which the innermost dimensions of a map are joined, and
+/// minimum factor by which joining dimensions must lengthen the calls of a map.
+pub const JOINED_TABLES: (usize, usize) = (256, 8);
+
 /// Minimum number of points of a row at which a strided access that rows read again is packed before a launch, and maximum
 /// bytes of its elements: half of the private caches.
 pub const REPACKED: (usize, usize) = (16, PRIVATE_CACHE / 2);
@@ -36,6 +40,7 @@ pub fn machine() -> Machine {
         strip_columns: (STRIP_COLUMNS.0 as u64, STRIP_COLUMNS.1 as u64),
         joined_columns: MAX_JOINED_COLUMNS as u64,
         table_points: MAX_TABLE_POINTS as u64,
+        joined_tables: (JOINED_TABLES.0 as u64, JOINED_TABLES.1 as u64),
         least_run: 4,
         repacked: (REPACKED.0 as u64, REPACKED.1 as u64),
         close_bytes: CLOSE_BYTES as u64,

@@ -169,17 +169,19 @@ impl<'a> Narrow<'a> {
         scratch: &mut Scratch,
     ) -> Result<(), OutOfRange> {
         let each = self.line.div_ceil(self.chunk);
-        // Source address of each filled table.
-        let mut filled = vec![None; self.lines.len()];
+        // Source address of each filled table, and number of its rows.
+        let mut filled = vec![(0i64, 0usize); self.lines.len()];
+        let Scratch { args, blocks, .. } = scratch;
+        let all_tables: Vec<*mut u8> = self.tables(blocks).collect();
         for chunk in range {
             let first = chunk % each * self.chunk;
             let points = self.chunk.min(self.line - first);
             let rows = (first / self.width) as i64;
-            let Scratch { args, blocks, .. } = scratch;
             args.clear();
-            let mut tables = self.tables(blocks);
+            let mut tables = all_tables.iter().copied();
+            let outer = self.outer_index(chunk / each);
             for (line, filled) in self.lines.iter().zip(&mut filled) {
-                let from = self.outer_place(line, chunk / each) + line.row * rows;
+                let from = line.at(&outer[..self.outer.len()]) + line.row * rows;
                 let bounds = line.bounds.as_ref().map_or(0, |b| b.as_ptr() as u64);
                 let call = self.call as i64;
                 if line.along == LinePattern::Runs {
@@ -189,8 +191,10 @@ impl<'a> Narrow<'a> {
                 }
                 let table = tables.next().expect("a table for each access that does not run on");
                 let repeats = line.along == LinePattern::Repeats;
-                if !repeats || filled.replace(from) != Some(from) {
-                    let rows = if repeats { self.call } else { points } / self.width;
+                // A line of few rows needs no table as long as a call.
+                let rows = if repeats { points.min(self.call) } else { points } / self.width;
+                if !repeats || filled.0 != from || filled.1 < rows {
+                    *filled = (from, rows);
                     // SAFETY: the launch was checked, so these rows are readable; the table has space for them.
                     unsafe { line.fill(from as *const u8, (self.width, rows), table) };
                 }
@@ -229,14 +233,13 @@ impl<'a> Narrow<'a> {
         }
     }
 
-    /// Value of argument word 0 of an access at this row-major index of the dimensions outside the line.
-    fn outer_place(&self, line: &Line, index: usize) -> i64 {
-        let (mut rest, mut at) = (index, line.start);
-        for (&size, step) in self.outer.iter().zip(line.steps).rev() {
-            at = at.wrapping_add(step.wrapping_mul((rest % size) as i64));
-            rest /= size;
+    /// Index of each dimension outside the line, from the row-major index of all.
+    fn outer_index(&self, mut number: usize) -> [usize; MAX_RANK] {
+        let mut index = [0; MAX_RANK];
+        for (index, &size) in index.iter_mut().zip(&self.outer).rev() {
+            (*index, number) = (number % size, number / size);
         }
-        at
+        index
     }
 
     /// Addresses of the tables, one per access that is not contiguous over rows.
@@ -267,6 +270,12 @@ impl<'a> Narrow<'a> {
 }
 
 impl Line {
+    /// Value of argument word 0 at this index of the dimensions outside the line.
+    fn at(&self, outer: &[usize]) -> i64 {
+        let moved = outer.iter().zip(self.steps).map(|(&index, step)| step.wrapping_mul(index as i64));
+        moved.fold(self.start, i64::wrapping_add)
+    }
+
     /// Packs rows into the table `to`; `sizes` are the points of a row and the number of rows, and the first row begins
     /// at `from`.
     ///
@@ -294,6 +303,13 @@ unsafe fn rows<T: Copy>(from: *const u8, (row, step): (isize, isize), (width, ma
     // SAFETY: the caller's promise.
     unsafe {
         match width {
+            2 => constant_rows::<T, 2>(from, (row, step), many, to),
+            3 => constant_rows::<T, 3>(from, (row, step), many, to),
+            4 => constant_rows::<T, 4>(from, (row, step), many, to),
+            5 => constant_rows::<T, 5>(from, (row, step), many, to),
+            6 => constant_rows::<T, 6>(from, (row, step), many, to),
+            7 => constant_rows::<T, 7>(from, (row, step), many, to),
+            8 => constant_rows::<T, 8>(from, (row, step), many, to),
             _ if row == 0 => {
                 columns(from, (0, step), (width, 1), to);
                 // All rows are equal: double the filled prefix until it is complete.
@@ -304,13 +320,55 @@ unsafe fn rows<T: Copy>(from: *const u8, (row, step): (isize, isize), (width, ma
                     done += more;
                 }
             }
-            // Loops of constant length.
-            2 => columns(from, (row, step), (2, many), to),
-            3 => columns(from, (row, step), (3, many), to),
-            4 => columns(from, (row, step), (4, many), to),
             _ => columns(from, (row, step), (width, many), to),
         }
     }
+}
+
+/// Like [`rows`], of `W` elements each: one load and store a row where its elements are adjacent, or all the same.
+///
+/// # Safety
+/// As [`Line::fill`].
+unsafe fn constant_rows<T: Copy, const W: usize>(
+    from: *const u8,
+    (row, step): (isize, isize),
+    many: usize,
+    to: *mut T,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if step == size_of::<T>() as isize {
+            each_row::<T, W>(from, row, many, to, |at| at.cast::<[T; W]>().read_unaligned());
+        } else if step == 0 {
+            each_row::<T, W>(from, row, many, to, |at| [at.cast::<T>().read(); W]);
+        } else {
+            let element = |at: *const u8, c: usize| at.offset(c as isize * step).cast::<T>().read();
+            each_row::<T, W>(from, row, many, to, |at| std::array::from_fn(|c| element(at, c)));
+        }
+    }
+}
+
+/// Writes `many` rows, each of which `read` returns by its address.
+///
+/// # Safety
+/// As [`Line::fill`]; `read` may be called with the address of each row.
+#[inline(always)]
+unsafe fn each_row<T: Copy, const W: usize>(
+    from: *const u8,
+    row: isize,
+    many: usize,
+    to: *mut T,
+    read: impl Fn(*const u8) -> [T; W],
+) {
+    // SAFETY: the caller's promise.
+    let write = |r: usize, elements: [T; W]| unsafe { to.add(r * W).cast::<[T; W]>().write_unaligned(elements) };
+    if row == 0 && many > 0 {
+        let elements = read(from);
+        (0..many).for_each(|r| write(r, elements));
+        return;
+    }
+    // SAFETY: the caller's promise.
+    (0..many).for_each(|r| write(r, read(unsafe { from.offset(r as isize * row) })));
 }
 
 /// Like [`rows`], element by element.

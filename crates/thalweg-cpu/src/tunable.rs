@@ -1,6 +1,6 @@
 //! Thresholds that choose the algorithms of kernels, scans, scatters and matrix products on CPUs.
 
-use crate::hardware::{MAX_JOINED_COLUMNS, PRIVATE_CACHE, REPACKED, STRIP_COLUMNS};
+use crate::hardware::{JOINED_TABLES, MAX_JOINED_COLUMNS, PRIVATE_CACHE, REPACKED, STRIP_COLUMNS};
 
 thalweg_ir::tunables! {
     /// Thresholds of `thalweg-cpu`. Every value gives the same results, in strict mode to the bit.
@@ -35,9 +35,9 @@ thalweg_ir::tunables! {
         /// longer calls are not faster.
         min_call_points: 64, in 1..=64,
         /// Like `min_call_points`, for a call that reads through position tables, which has one row.
-        min_table_call_points: 256, in 1..=64,
+        min_table_call_points: JOINED_TABLES.0, in 1..=64,
         /// Minimum factor by which joining dimensions must lengthen the calls of a map.
-        min_call_gain: 8, in 1..=8,
+        min_call_gain: JOINED_TABLES.1, in 1..=8,
         /// Maximum bytes of the elements of a strided access that are packed before a launch if rows read them again.
         max_repacked: REPACKED.1, in 0..=256,
         /// Minimum number of points of a row at which that pays.

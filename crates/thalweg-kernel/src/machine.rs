@@ -17,6 +17,9 @@ pub struct Machine {
     pub joined_columns: u64,
     /// Maximum number of points that one call processes if an access goes through a table of positions.
     pub table_points: u64,
+    /// Number of points of a call through tables of positions below which a launch joins innermost dimensions over which
+    /// results are contiguous, and minimum factor by which that lengthens the call.
+    pub joined_tables: (u64, u64),
     /// Number of neighbouring points that a shorter run takes as long as, for its vector is not filled. A quarter of a
     /// vector of 4-byte elements: the rest is in the overhead of a run. 1 for a device whose lanes take points of several
     /// runs.
@@ -49,6 +52,7 @@ impl Default for Machine {
             strip_columns: (64, 2048),
             joined_columns: 128,
             table_points: 2048,
+            joined_tables: (256, 8),
             least_run: 4,
             repacked: (16, 256 << 10),
             close_bytes: 64,

@@ -32,8 +32,11 @@ const TRANSPOSED_TERMS: usize = TERMS;
 /// Number of panels of such columns that are computed at a time, if they are computed: a launch of a body takes about a
 /// microsecond, as long as some thousand elements.
 const PANELS: usize = 4;
-/// Number of terms packed at a time if the matrix is narrow, computed, or strided in both dimensions.
+/// Number of terms packed at a time if the matrix is narrow, or strided in both dimensions.
 const PACKED: usize = 8;
+/// Number of elements of a rectangle of such a matrix that is computed at a time: a launch of a body takes one to two
+/// microseconds. With eight terms of 64 columns at a time, launches took 25 times as long as the elements.
+const COMPUTED_ELEMENTS: usize = 8 << 10;
 
 /// Runs a product with one row.
 ///
@@ -55,6 +58,15 @@ pub unsafe fn run<T: Scheme>(p: &Product<'_, T>, threads: &Threads) {
     });
 }
 
+/// Number of terms of `n` columns that are packed at a time: a multiple of [`PACKED`]. The slots are at most
+/// `PACKED * n`, or [`COMPUTED_ELEMENTS`].
+fn packed_terms<T: Scheme>(p: &Product<'_, T>, n: usize) -> usize {
+    match p.right.operand {
+        Operand::Computed { grid: None, .. } => (COMPUTED_ELEMENTS / n.max(1) / PACKED * PACKED).clamp(PACKED, TERMS),
+        _ => PACKED,
+    }
+}
+
 /// Number of columns of a chunk, the unit of work of a thread.
 pub fn chunk(n: usize, threads: usize) -> usize {
     let wanted = if threads == 1 { 1 } else { 2 * threads };
@@ -67,7 +79,8 @@ pub fn chunk(n: usize, threads: usize) -> usize {
 /// As of [`run`], for these columns.
 unsafe fn columns_of<T: Scheme>(p: &Product<'_, T>, columns: Range<usize>) {
     let n = columns.len().next_multiple_of(64) + 64;
-    let elements = 2 * n + TERMS_PER_TILE + (PANELS * TRANSPOSED_TERMS * p.kernels.columns).max(PACKED * n);
+    let elements =
+        2 * n + TERMS_PER_TILE + (PANELS * TRANSPOSED_TERMS * p.kernels.columns).max(PACKED * n).max(COMPUTED_ELEMENTS);
     scratch::with(scratch::Use::Own, elements * size_of::<T::Slot>(), |memory| {
         let (first, slots) = (memory.cast::<T::Sum>(), memory.cast::<T::Slot>().wrapping_add(2 * n));
         let own = Own::<T> {
@@ -169,8 +182,9 @@ unsafe fn packed_rows<T: Scheme>(
     sums: *mut T::Sum,
 ) {
     let n = columns.len();
-    for start in terms.clone().step_by(PACKED) {
-        let now = start..(start + PACKED).min(terms.end);
+    let packed = packed_terms(p, n);
+    for start in terms.clone().step_by(packed) {
+        let now = start..(start + packed).min(terms.end);
         let count = now.len();
         let left = own.left.wrapping_add(start - terms.start);
         // SAFETY: the caller's promise; one panel holds all columns.

@@ -130,6 +130,8 @@ pub struct CostFeatures {
     pub inner_launches: u64,
     /// As `setup`, over all these launches.
     pub inner_setup: u64,
+    /// Number of accesses whose arguments are computed, over all calls of maps with tables of positions.
+    pub arguments: u64,
     /// Number of positions that are computed through several levels of an index map, times the dimensions of these.
     pub positions: u64,
     /// Whether no vector code can be emitted for the kernel.
@@ -206,6 +208,24 @@ fn add(kernel: &Kernel, geometry: &Geometry, left: &mut [u64], reads: usize, f: 
 }
 
 impl CostFeatures {
+    /// Features of the same work in the best layout: vector code over contiguous elements, in one call. Their times are
+    /// lower bounds.
+    pub(crate) fn regular(&self) -> CostFeatures {
+        let traffic = self.traffic.iter().map(|t| match t.access {
+            AccessKind::Gathered => *t,
+            _ => Traffic { access: AccessKind::Contiguous, ..*t },
+        });
+        CostFeatures {
+            portable: false,
+            positions: 0,
+            arguments: 0,
+            runs: 0,
+            calls: 0,
+            traffic: traffic.collect(),
+            ..self.clone()
+        }
+    }
+
     /// Adds the arithmetic of a body, and raises `alive` to its number of live values.
     fn take(&mut self, counted: &NodeCounts) {
         self.work += counted.work;
@@ -214,6 +234,18 @@ impl CostFeatures {
 }
 
 fn map(body: &Body, g: &MapGeometry, left: &mut [u64], reads: usize, f: &mut CostFeatures) {
+    let row = table_row(body, g, &f.machine).min(f.machine.table_points);
+    if body.accesses.iter().any(|a| a.class == AccessClass::Mapped) && f.machine.least_run > 1 {
+        // Tables that each call fills, unless its points are whole periods of all of them.
+        let tables = maps(&g.accesses).count() as u64;
+        let kept = whole_periods(&g.accesses).is_some_and(|whole| row.is_multiple_of(whole));
+        f.arguments += g.points() as u64 / row.max(1) * tables * if kept { TABLE_WORDS } else { RUN_TABLE_WORDS };
+    }
+    rectangle(body, g, row, left, reads, f);
+}
+
+/// Like [`map`], if a row of a call through tables has `table_row` points.
+fn rectangle(body: &Body, g: &MapGeometry, table_row: u64, left: &mut [u64], reads: usize, f: &mut CostFeatures) {
     let points = g.points() as u64;
     let inner = *g.extents.last().expect("a domain has a dimension") as u64;
     let outer = dims::rows_of_calls(&g.extents).map_or(1, |d| g.extents[d] as u64);
@@ -222,7 +254,8 @@ fn map(body: &Body, g: &MapGeometry, left: &mut [u64], reads: usize, f: &mut Cos
     let joins_rows = f.machine.least_run > 1;
     let line = joins_rows.then(|| narrow::narrow(body, &g.extents, |a| &g.accesses[a].strides)).flatten();
     let (run, call) = if mapped {
-        (inner.min(f.machine.table_points), inner.min(f.machine.table_points))
+        let row = table_row.min(f.machine.table_points);
+        (row, row)
     } else if line.is_some() {
         // Consecutive rows, as many as a table holds.
         ((narrow::call(inner as usize) as u64).min(inner * outer), (inner * outer).min(CHUNK))
@@ -237,9 +270,26 @@ fn map(body: &Body, g: &MapGeometry, left: &mut [u64], reads: usize, f: &mut Cos
     f.calls += calls;
     f.chunks += points.div_ceil(CHUNK.max(call));
     f.setup += g.accesses.len().saturating_sub(FREE_SETUP) as u64;
-    f.positions += positions(&g.accesses, points);
+    f.positions += positions(&g.accesses, points, f.machine.table_points);
     let evaluations = |i: usize| points * counted.loads[i] as u64;
     traffic(body, &g.accesses, (&g.extents, g.extents.len() - 1, line.as_deref()), evaluations, left, reads, f);
+}
+
+/// Number of points of a row of a map with tables of positions: those of the innermost dimension, or of all dimensions
+/// over which results are contiguous, where a launch joins these (of a `stack` of two, `[384, 64, 2]`, all 49,152).
+fn table_row(body: &Body, g: &MapGeometry, machine: &Machine) -> u64 {
+    let (short, gain) = machine.joined_tables;
+    let last = g.extents.len() - 1;
+    let inner = g.extents[last] as u64;
+    if inner >= short {
+        return inner;
+    }
+    let runs_on = |d: usize| {
+        let strides = |store: &thalweg_kernel::Store| &g.accesses[store.access as usize].strides;
+        body.stores.iter().all(|store| dims::runs_on(strides(store), d, d + 1, g.extents[d + 1]))
+    };
+    let joined = (0..last).rev().take_while(|&d| runs_on(d)).map(|d| g.extents[d] as u64).product::<u64>() * inner;
+    if joined < gain * inner { inner } else { joined }
 }
 
 fn rows(body: &Body, orientation: Orientation, g: &RowGeometry, left: &mut [u64], reads: usize, f: &mut CostFeatures) {
@@ -258,7 +308,7 @@ fn rows(body: &Body, orientation: Orientation, g: &RowGeometry, left: &mut [u64]
     let tables = g.accesses.iter().filter(|a| a.map.is_some()).count() as u64;
     let r = row_features(body, along, g, (&counted, tables), &f.machine);
     f.setup += g.accesses.len().saturating_sub(FREE_SETUP) as u64;
-    f.positions += positions(&g.accesses, points) * if along { 1 } else { u64::from(r.passes) };
+    f.positions += positions(&g.accesses, points, f.machine.table_points) * if along { 1 } else { u64::from(r.passes) };
     let lanes = order::LANES as u64;
     let passes = counted.passes as u64;
     let row_runs = passes * points / (g.extents[lane] as u64).max(1);
@@ -281,20 +331,46 @@ fn rows(body: &Body, orientation: Orientation, g: &RowGeometry, left: &mut [u64]
 }
 
 /// Positions of `points` points through each map of several levels, times the dimensions of these levels. Positions that
-/// repeat are computed for one period.
-fn positions(all: &[AccessGeometry], points: u64) -> u64 {
-    let of = |(i, at): (usize, &AccessGeometry)| {
-        let map = at.map.as_ref().filter(|m| m.levels().len() > 1)?;
-        if all[..i].iter().any(|a| a.map.as_ref().is_some_and(|m| Arc::ptr_eq(m, map))) {
-            return None;
-        }
+/// repeat are computed for one period, where a call of at most `table_points` points consists of whole periods of all maps.
+fn positions(all: &[AccessGeometry], points: u64, table_points: u64) -> u64 {
+    let whole = whole_periods(all).filter(|&w| w <= table_points);
+    let call = whole.unwrap_or(table_points).max(1);
+    let of = |map: &Arc<IndexMap>| {
         let sizes = map.levels().flat_map(|(view, _)| view.shape.iter());
         let dims = sizes.filter(|n| **n > 1).count() as u64;
-        let points = map.shift().map_or(points, |(period, _)| (period as u64).min(points));
+        let points = period(map).filter(|&period| call.is_multiple_of(period)).map_or(points, |_| call.min(points));
         // Bounded strides take one addition a point.
-        Some(if map.bordered().is_some() { points } else { dims * points })
+        if map.bordered().is_some() { points } else { dims * points }
     };
-    all.iter().enumerate().filter_map(of).sum()
+    maps(all).filter(|map| map.levels().len() > 1).map(of).sum()
+}
+
+/// Index maps of accesses, each once.
+fn maps(all: &[AccessGeometry]) -> impl Iterator<Item = &Arc<IndexMap>> {
+    let first = |(i, at): (usize, &AccessGeometry)| {
+        let same = |other: &Arc<IndexMap>| at.map.as_ref().is_some_and(|map| Arc::ptr_eq(map, other));
+        !all[..i].iter().any(|a| a.map.as_ref().is_some_and(same))
+    };
+    all.iter().enumerate().filter(move |&entry| first(entry)).filter_map(|(_, at)| at.map.as_ref())
+}
+
+/// Number of points after which the positions of a map repeat, shifted.
+fn period(map: &IndexMap) -> Option<u64> {
+    map.shift().map(|(points, _)| points as u64)
+}
+
+/// Least number of points that is a whole number of periods of all maps; `None` if one of them has no period.
+fn whole_periods(all: &[AccessGeometry]) -> Option<u64> {
+    maps(all).try_fold(1, |whole, map| common(whole, period(map)?))
+}
+
+/// Least common multiple; `None` on overflow.
+fn common(a: u64, b: u64) -> Option<u64> {
+    let (mut x, mut y) = (a, b);
+    while y > 0 {
+        (x, y) = (y, x % y);
+    }
+    (a / x.max(1)).checked_mul(b)
 }
 
 fn row_features(

@@ -1,7 +1,8 @@
 use super::*;
-use thalweg_ir::{DType, ElementOp, MAX_RANK, Monoid};
+use std::sync::Arc;
+use thalweg_ir::{DType, ElementOp, MAX_RANK, Monoid, Shape, View};
 use thalweg_kernel::{
-    Access, AccessClass, AccessGeometry, BodyBuilder, Geometry, GroupPart, Kernel, MapGeometry, Node, NodeId,
+    Access, AccessClass, AccessGeometry, BodyBuilder, Geometry, GroupPart, IndexMap, Kernel, MapGeometry, Node, NodeId,
     Orientation, RowGeometry,
 };
 
@@ -168,4 +169,27 @@ fn constants_are_told_apart_and_kept() {
 fn values_needed_twice_again_and_again_are_no_trouble() {
     let f = map_of(|b, x| (0..200).fold(x, |y, _| b.element(ElementOp::Mul, &[y, y])), 100);
     assert_eq!((f.work.simple, f.alive), (200 * 100, 2));
+}
+
+/// A `stack` of two interleaves them: rows of two points, read through tables, are joined into one.
+#[test]
+fn rows_of_two_points_through_tables_are_one_row() {
+    let features = |rows: usize, pitch: usize| {
+        let map = Arc::new(
+            IndexMap::new(View::contiguous(Shape::new(&[rows, 2]))).permute(&[1, 0]).reshape(Shape::new(&[rows, 2])),
+        );
+        let mut b = BodyBuilder::new(false);
+        let from = b.access(Access { class: AccessClass::Mapped, ..Access::contiguous(0, DType::F32) });
+        let to = b.access(Access::contiguous(1, DType::F32));
+        let x = b.node(Node::Load { access: from });
+        b.store(x, to);
+        let n = 2 * rows;
+        let at = |strides, map| AccessGeometry { base: 0, strides, map, reach: Some((0, n - 1)), distinct: n };
+        let mut strides = [0; MAX_RANK];
+        (strides[0], strides[1]) = (pitch as isize, 1);
+        let accesses = vec![at([0; MAX_RANK], Some(map)), at(strides, None)];
+        let geometry = MapGeometry { extents: vec![rows, 2], accesses };
+        Costs::typical().features(&Kernel::Map(b.finish()), &Geometry::Map(geometry), &[4 * n], &[4 * n])
+    };
+    assert_eq!((features(4096, 2).calls, features(4096, 3).calls, features(4, 2).calls), (4, 4096, 4));
 }

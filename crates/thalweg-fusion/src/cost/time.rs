@@ -144,6 +144,7 @@ impl Costs {
             along + strips + r.calls as f64 * self.call + r.arguments as f64 * self.argument
         });
         let inner = features.inner_launches as f64 * self.inner_launch + features.inner_setup as f64 * self.setup;
-        features.runs as f64 * self.run + features.calls as f64 * self.call + rows.sum::<f64>() + inner
+        let arguments = features.arguments as f64 * self.argument;
+        features.runs as f64 * self.run + features.calls as f64 * self.call + arguments + rows.sum::<f64>() + inner
     }
 }

@@ -36,6 +36,9 @@ pub(crate) struct Kernel {
     pub candidate: Candidate,
     /// Predicted picoseconds; 0 without fusion.
     pub time: u64,
+    /// Part of `time` that the kernel's layout costs: what it takes longer than the same work in vector code over
+    /// contiguous elements.
+    pub excess: u64,
     /// Inputs of the segment that the kernel reads.
     pub inputs: Vec<usize>,
     /// Recomputed operations, each with its total number of points. They are computed for more points than they have
@@ -200,6 +203,8 @@ impl Facts<'_> {
 struct Written {
     /// See [`Kernel::time`].
     time: u64,
+    /// See [`Kernel::excess`].
+    excess: u64,
     /// See [`Kernel::inputs`].
     inputs: Vec<usize>,
     /// See [`Kernel::again`].
@@ -318,9 +323,9 @@ impl<'f, 'a> Kernels<'f, 'a> {
         let name = *stores.iter().min_by_key(|&&s| facts.rank[s]).expect("a kernel stores something");
         // Kernels without elements are not launched; without fusion there is no choice.
         let launched = seg.mode.fused && stores.iter().any(|&s| seg.shapes[s].numel() > 0);
-        let Written { time, inputs, again } =
+        let Written { time, excess, inputs, again } =
             if launched { self.written(&candidate, stored)? } else { Written::default() };
-        Ok(Kernel { stores: stores.to_vec(), name, rank: facts.rank[name], candidate, time, inputs, again })
+        Ok(Kernel { stores: stores.to_vec(), name, rank: facts.rank[name], candidate, time, excess, inputs, again })
     }
 
     /// Writes a candidate, unless one of equal structure was written before.
@@ -348,7 +353,10 @@ impl<'f, 'a> Kernels<'f, 'a> {
         let is_stored = |i: usize| stored.has(i);
         let bytes: Vec<usize> = candidate.plan.writes().map(|s| ix.bytes(ValueId::Op(s))).collect();
         let time = |kernel: &thalweg_kernel::Kernel, geometry: &Geometry, touched: &[usize]| {
-            self.costs.time(&self.costs.features(kernel, geometry, touched, &bytes), facts.footprint)
+            let features = self.costs.features(kernel, geometry, touched, &bytes);
+            let time = self.costs.time(&features, facts.footprint);
+            let regular = self.costs.time(&features.regular(), facts.footprint);
+            (time, time.saturating_sub(regular))
         };
         let inputs = |reads: &[ValueId]| {
             let input = |v: &ValueId| match v {
@@ -368,28 +376,28 @@ impl<'f, 'a> Kernels<'f, 'a> {
                     Slot::Input(i) => Some(*i),
                     Slot::Buffer(_) => None,
                 });
-                let (time, inputs) = (time(&step.kernel, &step.geometry, &step.touched), inputs.collect());
-                Ok(Written { time, inputs, again: facts.recomputed_ops(&computed, |_| false)? })
+                let ((time, excess), inputs) = (time(&step.kernel, &step.geometry, &step.touched), inputs.collect());
+                Ok(Written { time, excess, inputs, again: facts.recomputed_ops(&computed, |_| false)? })
             }
             KernelPlan::Contraction { products, stores, row_stores, .. } => {
                 let wanted = Wanted { products: *products, stores, row_stores };
                 let made = build_contraction(ix, wanted, &is_stored, &self.classes)?;
                 let (kernel, geometry) =
                     (thalweg_kernel::Kernel::Contraction(made.kernel), Geometry::Contraction(made.geometry.into()));
-                let time = time(&kernel, &geometry, &made.touched);
+                let (time, excess) = time(&kernel, &geometry, &made.touched);
                 let again = facts.recomputed_ops(&made.computed, |_| false)?;
-                Ok(Written { time, inputs: inputs(&made.reads), again })
+                Ok(Written { time, excess, inputs: inputs(&made.reads), again })
             }
             KernelPlan::Map { domain, rows, stores, row_stores, column_stores, .. } => {
                 let outline =
                     Outline { domain: *domain, rows: *rows, stores, row_stores, column_stores, product: None };
                 let map = build_map(ix, outline, &is_stored, &self.classes)?;
-                let time = time(&map.kernel, &map.geometry, &map.touched);
+                let (time, excess) = time(&map.kernel, &map.geometry, &map.touched);
                 let points = ix.shape(*domain).numel();
                 let computed: Vec<(usize, usize)> = map.computed.iter().map(|&op| (op, points)).collect();
                 let once_a_row = |own: usize| rows.is_some_and(|r| own == rows::row_count(ix, r));
                 let again = facts.recomputed_ops(&computed, once_a_row)?;
-                Ok(Written { time, inputs: inputs(&map.reads), again })
+                Ok(Written { time, excess, inputs: inputs(&map.reads), again })
             }
             KernelPlan::Group { .. } => unreachable!("groups are made of a finished plan"),
         }

@@ -28,6 +28,8 @@ pub(super) enum Move {
     ComputeAgain,
     /// Stores a value that is computed several times.
     Store,
+    /// Stores a value that one kernel computes, which splits that kernel.
+    Split,
     /// Moves a store to another kernel.
     Relocate,
 }

@@ -31,6 +31,12 @@ pub enum FftNorm {
 /// // Zeros are put behind it, up to a size that is fast.
 /// let z = x.rfft_with(0, &Fft::new().sizes([128]).norm(FftNorm::Ortho));
 /// assert_eq!(z.dims(), [65]);
+///
+/// // The inverse needs the number of columns if it is odd.
+/// let image = Tensor::randn([4, 5]);
+/// let back = image.rfft2().irfft2_with(&Fft::new().sizes([4, 5]));
+/// assert!((back - image).abs().amax(..).item::<f32>()? < 1e-5);
+/// # Ok::<(), thalweg::Error>(())
 /// ```
 #[derive(Clone, Default, Debug)]
 pub struct Fft {
@@ -183,9 +189,9 @@ macro_rules! one_axis_methods {
     )*};
 }
 
-/// Methods along several axes, with and without options, and along the last two.
+/// Methods along several axes and along the last two, with and without options.
 macro_rules! several_axes_methods {
-    ($($(#[$doc:meta])* $name:ident $with:ident $two:ident -> $result:ty, $half:literal |$x:ident, $along:ident| $body:expr;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident $with:ident $two:ident $two_with:ident -> $result:ty, $half:literal |$x:ident, $along:ident| $body:expr;)*) => {$(
         $(#[$doc])*
         ///
         /// # Panics
@@ -212,8 +218,17 @@ macro_rules! several_axes_methods {
         /// When the rank is below 2, one of the axes has no samples, or the dtype is not f32 or f64.
         #[track_caller]
         pub fn $two(&self) -> $result {
+            self.$two_with(&Fft::new())
+        }
+
+        #[doc = concat!("[`", stringify!($two), "`](Self::", stringify!($two), ") of two sizes and with a norm of one's own.")]
+        ///
+        /// # Panics
+        /// As without options, and when there are not two sizes.
+        #[track_caller]
+        pub fn $two_with(&self, fft: &Fft) -> $result {
             let $x = self;
-            let $along = TransformAxes::new(stringify!($two), $x.one_part(), [-2, -1].into(), &Fft::new(), $half);
+            let $along = TransformAxes::new(stringify!($two), $x.one_part(), [-2, -1].into(), fft, $half);
             $body
         }
     )*};
@@ -266,10 +281,10 @@ impl Tensor {
 
     several_axes_methods! {
         /// The discrete Fourier transform along several axes, as `numpy.fft.fftn` and `torch.fft.fftn`.
-        fftn fftn_with fft2 -> Complex, false |x, along| along.all(Complex::real(x), false);
+        fftn fftn_with fft2 fft2_with -> Complex, false |x, along| along.all(Complex::real(x), false);
         /// [`rfft`](Tensor::rfft) along the last of the axes, then transforms along the others, as `numpy.fft.rfftn` and
         /// `torch.fft.rfftn`.
-        rfftn rfftn_with rfft2 -> Complex, false |x, along| along.half(x);
+        rfftn rfftn_with rfft2 rfft2_with -> Complex, false |x, along| along.half(x);
     }
 }
 
@@ -291,11 +306,11 @@ impl Complex {
 
     several_axes_methods! {
         /// The discrete Fourier transform along several axes, as `numpy.fft.fftn` and `torch.fft.fftn`.
-        fftn fftn_with fft2 -> Complex, false |z, along| along.all(z.clone(), false);
+        fftn fftn_with fft2 fft2_with -> Complex, false |z, along| along.all(z.clone(), false);
         /// The inverse of [`fftn`](Complex::fftn), as `numpy.fft.ifftn` and `torch.fft.ifftn`.
-        ifftn ifftn_with ifft2 -> Complex, false |z, along| along.all(z.clone(), true);
+        ifftn ifftn_with ifft2 ifft2_with -> Complex, false |z, along| along.all(z.clone(), true);
         /// The inverse of [`Tensor::rfftn`], as `numpy.fft.irfftn` and `torch.fft.irfftn`: the last of the axes is the
         /// half, as for [`irfft`](Complex::irfft).
-        irfftn irfftn_with irfft2 -> Tensor, true |z, along| along.real(z.clone());
+        irfftn irfftn_with irfft2 irfft2_with -> Tensor, true |z, along| along.real(z.clone());
     }
 }

@@ -3,7 +3,7 @@
 //! In: a contraction with its geometry, and the bytes of each operand that are not counted yet. Out: its share of the
 //! features. Tiles and panels that stay in a cache, and accumulators in registers, count no traffic.
 
-use super::{CostFeatures, Product, contiguous, map, rows};
+use super::{CostFeatures, Product, contiguous, map, rectangle, rows};
 use crate::cost::nodes::Work;
 use thalweg_ir::{DType, ElementOp};
 use thalweg_kernel::{
@@ -188,7 +188,9 @@ fn bodies_of(kernel: &Kernel, tiles: &TileGeometry, left: &mut [u64], reads: usi
         return;
     }
     for (body, part) in bodies(kernel).iter().zip(&tiles.boxes).filter(|(_, part)| part.geometry.points() > 0) {
-        map(body, &part.geometry, left, reads, f);
+        // Dimensions of a tile are not joined.
+        let inner = *part.geometry.extents.last().expect("a tile has dimensions") as u64;
+        rectangle(body, &part.geometry, inner, left, reads, f);
     }
 }
 

@@ -5,9 +5,15 @@ use super::indexed::{Change, IndexedState};
 use super::moves::related;
 use crate::partition::kernels::{Kernel, Kernels};
 use crate::partition::log::{Move, considered};
+use crate::segment::ValueId;
 use crate::write::rules::Rule;
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
+
+/// Maximum number of values at which a kernel is split by way of trial.
+const MAX_SPLITS: usize = 8;
+/// Part of the plan's time, as a divisor, that a kernel's layout must cost for the kernel to be split.
+const MIN_SPLIT_FRACTION: u64 = 64;
 
 /// Greedy search from a plan: a descent by moves.
 pub(super) struct GreedySearch<'g, 'f, 'a> {
@@ -43,6 +49,7 @@ impl<'g, 'f, 'a> GreedySearch<'g, 'f, 'a> {
             self.merge();
             self.store_less();
             self.store_more();
+            self.split();
             self.move_stores();
             if self.state.time >= before || self.kernels.visits >= limit {
                 return self.state.to_state();
@@ -166,6 +173,41 @@ impl<'g, 'f, 'a> GreedySearch<'g, 'f, 'a> {
             for home in self.kernels.places_for(&self.state, v) {
                 let next = self.kernels.stored_in(&self.state, v, home);
                 self.keep_faster(&mut best, (Move::Store, &[v]), next);
+            }
+            if let Some(best) = best {
+                self.state.apply(best);
+            }
+        }
+    }
+
+    /// Tries to split kernels whose layout costs much, at values that only they compute: a running sum of concatenated
+    /// rows is computed element by element, one of stored rows by vectors. Makes the moves that gain.
+    fn split(&mut self) {
+        let facts = self.kernels.facts;
+        let names: Vec<usize> = self.state.canonical().into_iter().map(|k| self.state.kernel(k).name).collect();
+        for name in names {
+            if !self.state.stored.has(name) {
+                continue;
+            }
+            let kernel = self.state.kernel(self.state.home(name)).clone();
+            if self.converged.has(&kernel) || kernel.excess < self.state.time / MIN_SPLIT_FRACTION {
+                continue;
+            }
+            let stores = |v: usize| {
+                let bytes = facts.ix.bytes(ValueId::Op(v)) as u64;
+                self.kernels.costs.least(1, bytes, bytes, facts.footprint) < kernel.excess
+            };
+            let inside = kernel.candidate.ops().iter().copied();
+            let mut choices: Vec<usize> =
+                inside.filter(|&v| facts.may_store(v) && !self.state.stored.has(v) && stores(v)).collect();
+            choices.sort_by_key(|&v| std::cmp::Reverse(facts.rank[v]));
+            let mut best: Option<Change> = None;
+            for v in choices.into_iter().take(MAX_SPLITS) {
+                if self.kernels.visits >= self.limit {
+                    break;
+                }
+                let next = self.kernels.stored_in(&self.state, v, None);
+                self.keep_faster(&mut best, (Move::Split, &[v]), next);
             }
             if let Some(best) = best {
                 self.state.apply(best);

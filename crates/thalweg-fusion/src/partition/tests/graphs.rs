@@ -3,7 +3,8 @@
 use crate::segment::{BitSet, Mode, OwnedSegment};
 use proptest::prelude::*;
 use thalweg_ir::{
-    DType, ElementOp, InputKind, MAX_ARGS, Op, ReduceOp, RelArg, RelOp, Scalar, ScatterOp, Shape, View, pack_order,
+    DType, ElementOp, InputKind, MAX_ARGS, Op, ReduceOp, RelArg, RelOp, Scalar, ScanOp, ScatterOp, Shape, View,
+    pack_order,
 };
 
 /// Tensor of a segment under construction.
@@ -112,6 +113,12 @@ impl Graph {
         let mut shape = self.shape(a);
         shape.dims_mut()[axis] = 1;
         self.op(Op::Reduce(r), 1 << axis | 0x100, &[a], shape)
+    }
+
+    /// Running sum along an axis.
+    pub fn cumsum(&mut self, a: T, axis: usize) -> T {
+        let shape = self.shape(a);
+        self.op(Op::Scan(ScanOp::Sum), axis as u32, &[a], shape)
     }
 
     pub fn transposed(&mut self, a: T) -> T {

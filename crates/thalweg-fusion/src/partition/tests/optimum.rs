@@ -1,6 +1,6 @@
 //! The search compared with brute force.
 
-use super::graphs::{choices, random};
+use super::graphs::{Graph, T, choices, random};
 use crate::cost::Costs;
 use crate::partition::facts::Facts;
 use crate::partition::kernels::Kernels;
@@ -9,6 +9,7 @@ use crate::partition::{Effort, Planner};
 use crate::segment::BitSet;
 use proptest::prelude::*;
 use std::rc::Rc;
+use thalweg_ir::ElementOp;
 
 /// Minimum time over all sets of stored values and all their partitions.
 fn brute_force(kernels: &mut Kernels<'_, '_>) -> u64 {
@@ -50,6 +51,30 @@ fn partitions(
     parts.push(vec![next]);
     partitions(kernels, left, stored, parts, best);
     parts.pop();
+}
+
+/// A running sum of concatenated columns is computed element by element, and by vectors from memory. Only one kernel
+/// computes the concatenation, in a component too large for the exact search.
+#[test]
+fn a_kernel_is_split_where_its_layout_costs_much() {
+    let mut g = Graph::new();
+    let (a, b) = (g.input(&[40, 3000]), g.input(&[40, 3000]));
+    let both = g.cat(a, b);
+    let scaled = g.scaled(both, 0.5);
+    let mut last = g.cumsum(scaled, 0);
+    g.live(last);
+    for i in 0..12 {
+        let row = g.sliced(last, i, 40);
+        last = g.unary(ElementOp::Tanh, row);
+        last = g.cat(last, row);
+        g.live(last);
+    }
+    let costs = Costs::typical();
+    let planner = Planner { segment: g.0.as_segment(), costs: &costs, effort: Effort::Full, at_hand: None };
+    let plan = planner.as_written().unwrap().plan;
+    let T::Op(scaled) = scaled else { unreachable!("an operation") };
+    let stored = plan.kernels.iter().flat_map(|k| k.parts()).flat_map(|k| k.writes()).any(|s| s == scaled);
+    assert!(stored, "{plan:?}");
 }
 
 proptest! {
