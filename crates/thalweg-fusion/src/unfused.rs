@@ -107,35 +107,75 @@ pub fn unfused<P, E>(
 ) -> Result<Option<Unfused<P>>, E> {
     let ix = Indexed::new(segment);
     let n = segment.ops.len();
-    let needed = needed(&ix);
-    let mut plan = Plan { kernels: Vec::with_capacity(n), outputs: vec![], rewrite: Rewrite::default() };
-    let mut instance = Instance { steps: Vec::with_capacity(n), outputs: vec![], buffers: vec![], fused: false };
-    let mut beside = Vec::with_capacity(n);
-    let mut lies = ResultLayouts { at: vec![None; n], buffer_of: vec![0; n] };
-    let mut asked = Asked::new(Mode { fused: false, ..segment.mode });
-    for i in needed.iter() {
-        if let Some(view) = lies.moved(&ix, i) {
-            lies.at[i] = Some(view);
+    let plan = Plan { kernels: Vec::with_capacity(n), outputs: vec![], rewrite: Rewrite::default() };
+    let instance = Instance { steps: Vec::with_capacity(n), outputs: vec![], buffers: vec![], fused: false };
+    let mut made = Assembly {
+        ix: &ix,
+        unfused: Unfused { plan, instance, beside: Vec::with_capacity(n) },
+        lies: ResultLayouts { at: vec![None; n], buffer_of: vec![0; n] },
+        asked: Asked::new(Mode { fused: false, ..segment.mode }),
+    };
+    for i in needed(&ix).iter() {
+        if let Some(view) = made.lies.moved(&ix, i) {
+            made.lies.at[i] = Some(view);
         } else {
-            asked.ask(&ix, i, &lies);
-            let Some((given, single)) = known(&asked.key)? else { return Ok(None) };
-            lies.at[i] = Some((ValueId::Op(i), View::contiguous(segment.shapes[i])));
-            lies.buffer_of[i] = instance.buffers.len();
-            instance.buffers.push(ix.bytes(ValueId::Op(i)));
-            if let Some(step) = &single.step {
-                instance.steps.push(asked.step(&ix, i, step, plan.kernels.len(), &lies));
-                beside.push(given);
+            made.asked.ask(&ix, i, &made.lies);
+            if !made.put(i, known)? && !(made.store_views(i, known)? && made.put(i, known)?) {
+                return Ok(None);
             }
-            plan.kernels.push(asked.kernel(i, &single.kernel));
         }
         if segment.live.has(i) {
-            let (base, view) = lies.at[i].expect("it was put there");
+            let (base, view) = made.lies.at[i].expect("it was put there");
             let how = if base == ValueId::Op(i) { OutputPlan::Stored } else { OutputPlan::Alias };
-            plan.outputs.push((i, how));
-            instance.outputs.push(Output { op: i, slot: lies.slot(base), view });
+            made.unfused.plan.outputs.push((i, how));
+            made.unfused.instance.outputs.push(Output { op: i, slot: made.lies.slot(base), view });
         }
     }
-    Ok(Some(Unfused { plan, instance, beside }))
+    Ok(Some(made.unfused))
+}
+
+/// Unfused segment that is being assembled.
+struct Assembly<'a, P> {
+    ix: &'a Indexed<'a>,
+    unfused: Unfused<P>,
+    lies: ResultLayouts,
+    asked: Asked,
+}
+
+impl<P> Assembly<'_, P> {
+    /// Adds the kernel that was asked for, whose result is that of operation `i`. Returns whether it is a single launch.
+    fn put<E>(&mut self, i: usize, known: &mut dyn FnMut(&SingleKey) -> SingleLookup<P, E>) -> Result<bool, E> {
+        let Some((given, single)) = known(&self.asked.key)? else { return Ok(false) };
+        let (ix, Unfused { plan, instance, beside }) = (self.ix, &mut self.unfused);
+        let own = (ValueId::Op(i), View::contiguous(ix.seg.shapes[i]));
+        let buffer = instance.buffers.len();
+        instance.buffers.push(ix.bytes(ValueId::Op(i)));
+        if let Some(step) = &single.step {
+            let mut step = self.asked.step(ix, i, step, plan.kernels.len(), &self.lies);
+            step.operands[step.first_write..].fill(Slot::Buffer(buffer));
+            instance.steps.push(step);
+            beside.push(given);
+        }
+        plan.kernels.push(self.asked.kernel(i, &single.kernel));
+        (self.lies.at[i], self.lies.buffer_of[i]) = (Some(own), buffer);
+        Ok(true)
+    }
+
+    /// Stores the views that operation `i` reads, as some operations, such as a library's convolution, take dense
+    /// operands only; then asks for the operation again. Returns whether something was stored.
+    fn store_views<E>(&mut self, i: usize, known: &mut dyn FnMut(&SingleKey) -> SingleLookup<P, E>) -> Result<bool, E> {
+        let mut stored = false;
+        for (_, v) in self.ix.tensors(i) {
+            let ValueId::Op(a) = v else { continue };
+            let (base, view) = self.lies.of(self.ix, v);
+            if base != v || !view.is_contiguous() {
+                self.asked.ask_copy(self.ix, a, (base, view));
+                stored |= self.put(a, known)?;
+            }
+        }
+        self.asked.ask(self.ix, i, &self.lies);
+        Ok(stored)
+    }
 }
 
 /// Operations that a live result depends on.
@@ -222,6 +262,20 @@ impl Asked {
             let kind = InputKind { dtype: ix.dtype(v), rank: view.shape.rank(), contiguous: view.is_contiguous() };
             key.op.args[n] = RelArg::input(at, kind);
         }
+    }
+
+    /// Asks for a copy of a view, the result of operation `i`: a cast to the dtype that it has.
+    fn ask_copy(&mut self, ix: &Indexed<'_>, i: usize, (base, view): (ValueId, View)) {
+        let (key, dtype, shape) = (&mut self.key, ix.seg.ops[i].dtype, ix.seg.shapes[i]);
+        let kind = InputKind { dtype, rank: shape.rank(), contiguous: view.is_contiguous() };
+        let args = RelOp::pack(&[RelArg::input(0, kind)]);
+        key.op = RelOp { op: thalweg_ir::Op::Cast, dtype, rank: shape.rank() as u8, attr: 0, args };
+        key.shape = shape;
+        key.ints.clear();
+        key.inputs.clear();
+        key.inputs.push((dtype, view));
+        self.arguments.clear();
+        self.arguments.push((ValueId::Op(i), base));
     }
 
     /// Launch of the single operation, with its operands mapped to the segment's.

@@ -42,6 +42,27 @@ fn new_code_waits_for_no_compiler_and_runs_by_its_plan_later() {
     set_tiers(before);
 }
 
+/// A library's convolution takes dense operands. One of a view is not planned for, but has its view stored first.
+#[test]
+fn views_that_an_operation_does_not_take_are_stored_first() {
+    let before = (set_tiers(true), set_deferring(false));
+    let x = Tensor::arange(2 * 4 * 6 * 7).cast(DType::F32).reshape([2, 4, 6, 7]) * 0.125;
+    let w = Tensor::arange(3 * 2 * 3 * 3).cast(DType::F32).reshape([3, 2, 3, 3]) - 20.0;
+    let code = |x: &Tensor, w: &Tensor| {
+        let y = (x * 2.0).slice((.., 1..3)).conv2d(w, None, Conv::default());
+        (&y + 1.0).transpose(2, 3).to_vec::<f32>().unwrap()
+    };
+    let [a, b] = [&x, &w].map(|t| t.to_device(super::emulated()).unwrap());
+    let (got, c) = counted(|| code(&a, &b));
+    // The product, its part, the convolution, and the sum.
+    assert_eq!((c.plans_made, c.cold_starts, c.kernels), (0, 1, 4), "{c:?}");
+    assert_eq!(got, thalweg::with_fusion(false, || code(&x, &w)));
+    finish_searches();
+    assert_eq!(code(&a, &b), got);
+    set_tiers(before.0);
+    set_deferring(before.1);
+}
+
 /// Another size of a known class may need other sources, for which it does not wait either.
 #[test]
 fn other_sizes_of_a_known_class_are_compiled_for_beside_them() {
