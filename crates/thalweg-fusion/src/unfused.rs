@@ -120,7 +120,7 @@ pub fn unfused<P, E>(
             made.lies.at[i] = Some(view);
         } else {
             made.asked.ask(&ix, i, &made.lies);
-            if !made.put(i, known)? && !(made.store_views(i, known)? && made.put(i, known)?) {
+            if !(made.put(i, known)? || made.store_views(i, known)? && made.put(i, known)?) {
                 return Ok(None);
             }
         }
