@@ -19,7 +19,7 @@ thalweg_ir::tunables! {
         max_accesses: 128, in 16..=64,
         /// Maximum number of nodes of the bodies of all boxes of a domain, where the compiler is slow. NVRTC takes 0.1 ms
         /// a node on one processor, and some 10 s for the 10,000 nodes of a recurrence's steps in 15 boxes.
-        /// A single operation has fewer than a thousand.
+        /// A single operation has fewer than a thousand. Dimensions of index maps count as nodes.
         max_compiled_nodes: 4096, in 1024..=2048,
         /// Maximum number of boxes that a domain is cut into. Beyond, masked accesses go through tables of positions.
         max_boxes: 64, in 1..=8,

@@ -18,7 +18,7 @@ use crate::segment::{Indexed, ValueId};
 use crate::tunable::TUNABLES;
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
-use thalweg_ir::{DType, Op, Shape};
+use thalweg_ir::{DType, MAX_ARGS, Op, Shape};
 use thalweg_kernel::{Access, AccessClass, Body, BodyBuilder, Geometry, IndexMap, Kernel, NodeId};
 
 /// Map kernel with sizes.
@@ -246,6 +246,11 @@ fn write_input<'a>(
     w.within_limits()
 }
 
+/// Number of nodes that a dimension of a level of an index map counts as. NVRTC takes far longer for one, with its division
+/// in each of a thread's points: 8 s for 37 maps of 300 dimensions. The limit is for such kernels; those of tens of maps
+/// compile in a second, and run as fast as several.
+const NODES_PER_MAP_DIMENSION: usize = 16;
+
 impl<'a> Writer<'a> {
     /// Rejects, for a slow compiler, a body with more accesses than the arguments of a launch can hold, or with more
     /// code than compiles in about a second.
@@ -254,15 +259,28 @@ impl<'a> Writer<'a> {
         if !self.ix.seg.mode.compiles_long() || fits() { Ok(self) } else { Err(Rule::Full) }
     }
 
-    /// Whether the code has few enough nodes, with a body for each box of the domain.
+    /// Whether the code has few enough nodes, with a body for each box of the domain. In boxes most index maps are
+    /// strides; elsewhere the code computes them.
     fn compiles_soon(&self) -> bool {
         let nodes = self.builder.body().nodes.len();
-        let few = |boxes: usize| TUNABLES.max_compiled_nodes.admits(nodes * boxes);
-        if self.outline.rows.is_some() || few(TUNABLES.max_boxes.get()) {
-            return few(1);
+        let of_maps = self.map_dimensions() * NODES_PER_MAP_DIMENSION;
+        let few = |nodes: usize| TUNABLES.max_compiled_nodes.admits(nodes);
+        if self.outline.rows.is_some() || of_maps == 0 && few(nodes * TUNABLES.max_boxes.get()) {
+            return few(nodes + of_maps);
         }
         let (domain, maps) = boxes::renumbered(self.domain, &self.maps);
-        few(boxes::cut(domain, &maps, self.ix.seg.mode).len())
+        match boxes::cut(domain, &maps, self.ix.seg.mode).len() {
+            0 | 1 => few(nodes + of_maps),
+            boxes => few(nodes * boxes),
+        }
+    }
+
+    /// Number of dimensions of all levels of the index maps that strides do not express; 0 for as many maps as a single
+    /// operation may have, which cannot be split.
+    fn map_dimensions(&self) -> usize {
+        let maps = || self.maps.iter().filter(|map| map.as_view().is_none());
+        let dimensions = || maps().flat_map(IndexMap::levels).map(|(view, _)| view.shape.rank()).sum();
+        if maps().count() > MAX_ARGS { dimensions() } else { 0 }
     }
 
     fn new(

@@ -1,8 +1,8 @@
 //! Background searches: plans and programs for classes that have come again, and plans that compete with one that runs
 //! often.
 //!
-//! In: jobs, in the order in which classes come again, or meet a plan on disk that takes long to load. Out: the plan found, passed to the entry of the plan store that
-//! asked. Threads are started by jobs that find all busy: one for every four processors, up to four. A job that finds
+//! In: jobs, in the order in which classes come again, or meet a plan on disk that takes long to load. Out: the plan
+//! found, passed to the entry of the plan store that asked. Threads are started by jobs that find all busy: one for every four processors, up to four. A job that finds
 //! the queue full is asked for again when its class comes again. The work of competitions ([`CompetitionWork`]) is done when no
 //! job waits or runs, since the programs of other plans take the compiler's time.
 //!

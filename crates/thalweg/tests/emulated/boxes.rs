@@ -1,6 +1,6 @@
 //! Boxes of one domain that a thread computes together, and lanes of scattered accesses.
 
-use super::{emulated, indices, tensor, values};
+use super::{counted, emulated, indices, tensor, values};
 use thalweg::{Explanation, Tensor};
 
 /// Bytes that launches read and write, as the device says.
@@ -80,4 +80,23 @@ fn components_of_a_cross_product_read_each_index_once() {
     let [read, written] = moved(&explained);
     assert!(read < 2 * 3 * 8 * faces, "{explained}");
     assert_eq!(written, faces * 12);
+}
+
+/// Rolls of reshaped rolls: two levels of index maps a load, in more boxes than get bodies of their own. A kernel of all
+/// terms would keep NVRTC busy for seconds.
+#[test]
+fn a_kernel_computes_few_index_maps() {
+    let host = Tensor::from_slice(&(0..24 * 35).map(|i| ((i * 13) % 31) as f32 - 15.0).collect::<Vec<_>>(), [24, 35]);
+    let code = |x: &Tensor| {
+        let term = |k: i64| x.roll(2 * k, 1).reshape([35, 24]).roll(3 * k, 0).roll(k, 1);
+        (1..=8).map(term).reduce(|a, b| a * 0.5 + b).unwrap()
+    };
+    let x = host.to_device(emulated()).unwrap();
+    let (y, c) = counted(|| {
+        let y = code(&x);
+        thalweg::flush();
+        y
+    });
+    assert_eq!(values(&y), values(&code(&host)));
+    assert!(c.kernels > 1, "{c:?}");
 }
