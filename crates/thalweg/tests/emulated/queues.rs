@@ -63,13 +63,15 @@ fn threads_share_inputs_and_hand_results_to_each_other() {
 #[test]
 fn tensors_go_from_gpu_to_emulated() {
     let (a, b) = (emulated(), Device::from_name("cuda:emulated:1").unwrap());
+    let sevens = numbers(7);
     for step in 0..6 {
-        let x = on(a, &numbers(step)) + 1.0;
+        let own = numbers(step);
+        let x = on(a, &own) + 1.0;
         let (there, c) = counted(|| x.to_device(b).unwrap());
         assert_eq!((c.bytes_between_devices, c.bytes_to_host), (4 * N as u64, 0));
         drop(x);
-        let back = (there * 2.0).to_device(a).unwrap() + on(a, &numbers(7));
-        let want: Vec<f32> = (0..N).map(|i| 2.0 * (numbers(step)[i] + 1.0) + numbers(7)[i]).collect();
+        let back = (there * 2.0).to_device(a).unwrap() + on(a, &sevens);
+        let want: Vec<f32> = own.iter().zip(&sevens).map(|(x, y)| 2.0 * (x + 1.0) + y).collect();
         assert_eq!(back.to_vec::<f32>().unwrap(), want);
     }
     // A value that is not row-major is copied through the host.
