@@ -43,8 +43,8 @@ extern "C" __global__ void __launch_bounds__(128) scatter(THALWEG_PARAMETER(17))
   double *const to = (double *)a.w[3];
   const u32 counted = blockIdx.x * 128u + threadIdx.x;
   const bool beyond = counted >= (u32)a.w[15];
-  const u32 place_of = beyond ? (u32)a.w[15] - 1u : counted;
-  const u32 g = place_of;
+  const u32 clamped = beyond ? (u32)a.w[15] - 1u : counted;
+  const u32 g = clamped;
   const Split cut = split(g, a.w[13], a.w[14]);
   const u32 high = cut.q;
   const u32 low = cut.r;

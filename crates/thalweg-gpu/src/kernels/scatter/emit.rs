@@ -17,8 +17,9 @@
 //!   threads of a warp first add the values of neighbouring equal indices, as atomic additions to one element wait for
 //!   each other.
 //!
-//! Always true: except in chunks and aggregated sums, the values of one element are applied in the order of the index; each result is
-//! rounded to its dtype. So all other strategies but floats' atomic sums give the same bits, and strict modes use none of these.
+//! Always true: except in chunks and in atomic sums of floats, aggregated or not, the values of one element are applied in
+//! the order of the index; each result is rounded to its dtype. So all other strategies give the same bits, and strict
+//! modes use no others.
 
 mod chunks;
 
@@ -143,20 +144,16 @@ impl Scatter<'_> {
                 self.own("counted").ge(self.params.threads.read(ty))
             }
         };
-        if stage == ScatterStage::Aggregated {
-            // All threads of a warp take part in its shuffles: those beyond the last have its place and add nothing.
+        let counted = if stage == ScatterStage::Latest { i64("counted") } else { self.own("counted") };
+        let counted = if stage == ScatterStage::Aggregated {
+            // All threads of a warp take part in its shuffles: those beyond the last are where it is, and add nothing.
             let last = self.params.threads.read(ty) - number(1, ty);
             out.push(set("beyond", beyond));
-            out.push(set("place_of", Expr::name("beyond", Type::BOOL).select(last, self.own("counted"))));
+            out.push(set("clamped", Expr::name("beyond", Type::BOOL).select(last, counted)));
+            self.own("clamped")
         } else {
             out.push(Statement::when(beyond, vec![Statement::Return]));
-        }
-        let counted = if stage == ScatterStage::Aggregated {
-            self.own("place_of")
-        } else if stage == ScatterStage::Latest {
-            i64("counted")
-        } else {
-            self.own("counted")
+            counted
         };
         // A warp of a join has the task that a thread has in other stages: one run.
         let of_warp = if let ScatterStage::Join(_) = stage { counted / number(32, ty) } else { counted };

@@ -106,15 +106,11 @@ fn choose(
     let has_atomics = has_atomics(dtype, chip);
     let whole = has_atomics && matches!(dtype, DType::I32 | DType::I64 | DType::U32 | DType::U64);
     // Additions to one element wait for each other: with many values for each, sorted ones are faster.
-    let float = || {
-        let few = TUNABLES.max_atomic_values.admits(g.n / g.size.max(1));
-        has_atomics
-            && op == ScatterOp::Add
-            && order == ScatterOrder::Any
-            && matches!(dtype, DType::F32 | DType::F64)
-            && few
-    };
-    let float = float();
+    let float = has_atomics
+        && op == ScatterOp::Add
+        && order == ScatterOrder::Any
+        && matches!(dtype, DType::F32 | DType::F64)
+        && TUNABLES.max_atomic_values.admits(g.n / g.size.max(1));
     if float || whole && matches!(op, ScatterOp::Add | ScatterOp::Max | ScatterOp::Min) {
         // Neighbouring threads have neighbouring indices of one line.
         let aggregated = float && chip.capabilities.warps && g.inner.is_empty() && g.n >= 32;
@@ -186,7 +182,7 @@ fn copy(
     [tensor, _, _, result]: [RuntimeArgument; 4],
     target: &dyn Target,
 ) -> Result<(), Error> {
-    // Sizes and strides of the tensor in the order of the result, which is contiguous; neighbours that continue each
+    // Sizes and strides of the tensor in the order of the result, which is contiguous from its first element on; neighbours that continue each
     // other are one dimension.
     let mut dims: Vec<(usize, isize)> = vec![];
     for (size, strides) in g.outer.iter().chain([&(g.size, g.steps)]).chain(&g.inner) {
@@ -214,18 +210,15 @@ fn copy(
     let reach = Some((reach[0] as usize, reach[1] as usize));
     let (body, mut tiles) = copy_of(dtype, dtype, extents, (g.base[0], strides, reach), false);
     let before = plan.stages.len();
-    let mut geometry = tiles.boxes.remove(0).geometry;
-    let base = g.base[3];
-    geometry.accesses[1].base = base;
-    geometry.accesses[1].reach =
-        geometry.accesses[1].reach.map(|(low, high)| (low + base as usize, high + base as usize));
-    map(plan, (body, geometry), &[tensor, result], target)?;
-    let at = |argument: RuntimeArgument, base: isize| match argument {
-        RuntimeArgument::Operand(o, offset) => RuntimeArgument::Operand(o, offset + base as i64 * dtype.size() as i64),
+    map(plan, (body, tiles.boxes.remove(0).geometry), &[tensor, result], target)?;
+    let first = match tensor {
+        RuntimeArgument::Operand(o, offset) => {
+            RuntimeArgument::Operand(o, offset + g.base[0] as i64 * dtype.size() as i64)
+        }
         other => other,
     };
     for draft in &mut plan.stages[before..] {
-        draft.unless_same = Some([at(tensor, g.base[0]), at(result, base)]);
+        draft.unless_same = Some([first, result]);
     }
     Ok(())
 }
