@@ -227,9 +227,12 @@ impl Ready {
         }
     }
 
-    /// Instance with its tier replaced by `tier`.
+    /// Instance with its tier replaced by `tier`. One that is provisional or measured already does not compete.
     pub fn of_tier(self, tier: Tier) -> Ready {
-        Ready { tier, outdated: AtomicBool::new(tier.number() == 0), ..self }
+        let provisional = tier.number() == 0;
+        let decided = provisional || tier == Tier::Measured;
+        let autotuning = if decided { Autotuning::decided() } else { self.autotuning };
+        Ready { tier, outdated: AtomicBool::new(provisional), autotuning, ..self }
     }
 
     /// Instance whose launches take `ps` picoseconds by the prediction of its search.

@@ -12,7 +12,6 @@
 //! mode these are the stream's own history.
 
 use crate::DeviceRef;
-use crate::autotune::Autotuning;
 use crate::calibration::planning_costs;
 use crate::class_plans::ClassPlans;
 use crate::cold_start::{self, Asks, First, Job, SearchedPlan};
@@ -439,10 +438,7 @@ impl Asks for Entry {
             let provisional = known.instances.get(&sizes).filter(|r| r.is_provisional());
             let earlier = provisional.and_then(Ready::fastest_so_far);
             let ready = Ready::new((plan, plans, classes), instance, programs).after(earlier);
-            let mut ready = ready.predicted_to_take(predicted).of_tier(tier(origin, false));
-            if ready.tier == Tier::Measured {
-                ready.autotuning = Autotuning::decided();
-            }
+            let ready = ready.predicted_to_take(predicted).of_tier(tier(origin, false));
             known.keep(&sizes, &Arc::new(ready), Some(at));
         }
     }
@@ -456,8 +452,7 @@ impl Asks for Entry {
         if earlier.as_ref().is_none_or(|r| r.tier == Tier::Singles) {
             let SearchedPlan { plan, instance, programs, predicted, .. } = found;
             let ready = Ready::new((Arc::new(plan), plans, classes), instance, programs);
-            let mut ready = ready.predicted_to_take(predicted).of_tier(Tier::Quick).after(earlier);
-            ready.autotuning = Autotuning::decided();
+            let ready = ready.predicted_to_take(predicted).of_tier(Tier::Quick).after(earlier);
             known.instances.insert(sizes, Arc::new(ready));
         }
     }
@@ -528,11 +523,8 @@ impl EntryState {
         let tier = tier(origin, singles);
         let programs = programs.map_or_else(|| prepare(device, segment, &instance), Ok)?;
         let plans = of_class.map_or(&self.rest, |at| &self.planned[at].plans).clone();
-        let mut ready = Ready::new((plan, plans, self.classes.clone()), instance, programs).of_tier(tier);
-        if ready.is_provisional() || tier == Tier::Measured {
-            ready.autotuning = Autotuning::decided();
-        }
-        Ok(Arc::new(ready))
+        let ready = Ready::new((plan, plans, self.classes.clone()), instance, programs);
+        Ok(Arc::new(ready.of_tier(tier)))
     }
 
     /// Stores an instance for sizes.

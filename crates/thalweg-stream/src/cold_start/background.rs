@@ -145,15 +145,10 @@ fn done(job: Job) {
     set_effort(job.effort);
     let before = counters();
     let begin = Instant::now();
-    let found = loaded(&job).map_or_else(
-        || {
-            if let Some(found) = quick(&job) {
-                job.asks.meanwhile(&job.class, (job.sizes.clone(), job.classes.clone()), found);
-            }
-            find(&job)
-        },
-        Ok,
-    );
+    if let Some(found) = quick(&job) {
+        job.asks.meanwhile(&job.class, (job.sizes.clone(), job.classes.clone()), found);
+    }
+    let found = find(&job);
     count(|c| c.plan_ns += begin.elapsed().as_nanos() as u64);
     if let Err(error) = &found {
         // The next segment of the class repeats the search itself and gets the error.
@@ -167,12 +162,12 @@ fn done(job: Job) {
     }
 }
 
-/// Quick plan of a loop or of a large segment, whose search takes as long as many runs.
+/// Quick plan of a loop or of a large segment, whose search takes as long as many runs; `None` if there is a plan on disk.
 fn quick(job: &Job) -> Option<SearchedPlan> {
     let segment = job.segment.as_segment();
+    let costs = planning_costs(job.device, job.mode);
+    let parts = parts_of(job.device, job.effort);
     let planned = || {
-        let costs = planning_costs(job.device, job.mode);
-        let parts = parts_of(job.device, job.effort);
         let at_hand = AvailablePlans { parts: &parts, further: None };
         let is_large = TUNABLES.min_quick_operations.reached_by(segment.ops.len());
         let large = || is_large.then(|| plan_with(segment, &costs, Effort::Quick, Some(at_hand)).ok()).flatten();
@@ -182,28 +177,11 @@ fn quick(job: &Job) -> Option<SearchedPlan> {
         Some((planned.plan, instance))
     };
     // A panic here is reported by the full search.
-    let asked = job.plan.is_none() && !segment.mode.compiles_long();
+    let asked = job.plan.is_none() && !segment.mode.compiles_long() && !saved::is_saved(job.asked(&costs, &parts));
     let (plan, instance) = defect::caught("the planner", job.device, &segment, || asked.then(planned)?).ok()??;
     let programs = prepare(job.device, &segment, &instance).ok()?;
     let predicted = predicted(job.device, &instance);
     Some(SearchedPlan { plan, instance, programs, predicted, origin: Origin::Search, unfinished: false })
-}
-
-/// Plan from disk, with its programs; `None` if there is none, or the job has a plan.
-fn loaded(job: &Job) -> Option<SearchedPlan> {
-    let segment = job.segment.as_segment();
-    let answer = || {
-        let (costs, parts) = (planning_costs(job.device, job.mode), parts_of(job.device, job.effort));
-        saved::load_plan(job.asked(&costs, &parts))
-    };
-    // A panic here is reported by the search.
-    let asked = job.plan.is_none();
-    let Answer { plan, instance, origin, .. } =
-        defect::caught("the planner", job.device, &segment, || asked.then(answer)?).ok()??;
-    let programs = prepare(job.device, &segment, &instance).ok()?;
-    let predicted = predicted(job.device, &instance);
-    count(|c| c.plans_loaded += 1);
-    Some(SearchedPlan { plan, instance, programs, predicted, origin, unfinished: false })
 }
 
 fn find(job: &Job) -> Result<SearchedPlan, Error> {
