@@ -6,8 +6,11 @@
 //! by the program. Always true: dtypes and counts are part of the source, sizes are not.
 
 use crate::interned::{Interned, Table, by_content};
-use crate::{ConvolutionRoutine, DType};
+use crate::{ConvolutionRoutine, DType, View};
 use std::fmt;
+
+/// Alignment in bytes of the operands of a routine.
+const ROUTINE_ALIGNMENT: isize = 16;
 
 /// Code of a foreign operation.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -102,6 +105,20 @@ impl Foreign {
     /// Returns the interned source.
     pub fn source(self) -> &'static ForeignSource {
         &self.interned().key
+    }
+
+    /// Whether the operation can read operand `n` in memory through this view: dense, and for a routine of a library,
+    /// which reads vectors, from an aligned position on.
+    pub fn reads(self, n: usize, view: &View) -> bool {
+        let source = self.source();
+        let aligned = match source.code {
+            ForeignCode::Convolution(_) => {
+                let bytes = view.offset * source.operands[n].size() as isize;
+                view.shape.numel() == 0 || bytes.rem_euclid(ROUTINE_ALIGNMENT) == 0
+            }
+            ForeignCode::Cuda { .. } => true,
+        };
+        view.is_dense() && aligned
     }
 
     /// Parses the text form of an operation, which `Display` writes; `None` if the text is malformed.

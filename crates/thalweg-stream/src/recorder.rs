@@ -26,7 +26,7 @@ use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use thalweg_fusion::{BitSet, Segment, independent_turns, period};
-use thalweg_ir::{Arg, DType, InputKind, MAX_ARGS, Op, OpClass, RelArg, RelOp, Shape, View};
+use thalweg_ir::{Arg, DType, InputKind, MAX_ARGS, Op, RelArg, RelOp, Shape, View};
 use thalweg_runtime::count;
 
 /// Number of waiting operations at which a cut is considered for the first time.
@@ -192,7 +192,7 @@ impl Recorder {
         }
         // Checked under the lock and after a cut for a new mode, since another thread or that cut may resolve an
         // argument until then.
-        for arg in args {
+        for (n, arg) in args.iter().enumerate() {
             if let Operand::Value(v) = arg
                 && v.epoch != self.epoch
             {
@@ -200,9 +200,10 @@ impl Recorder {
                 if v.state().is_none() {
                     return self.record_from_left(mode, op, dtype, shape, attr, args, ints);
                 }
-                // Foreign operations take dense operands only.
-                if op.class() == OpClass::Foreign && matches!(v.state(), Some(Ok(s)) if !s.view.is_dense()) {
-                    return self.record_dense(OpHeader { mode, op, dtype, shape, attr, ints }, args);
+                if let Op::Foreign(of) = op
+                    && dense::is_copied((of, n), v)
+                {
+                    return self.record_dense((of, OpHeader { mode, dtype, shape, attr, ints }), args);
                 }
                 let Some(Err(error)) = v.state() else { continue };
                 return Value::failed(self.device, error.poisoned(), shape, dtype);

@@ -134,17 +134,18 @@ impl<'a> Facts<'a> {
         // holds for the tensor only. Its index and values may be computed, each over the shape before strided views, so
         // that an index shared by all columns is computed once.
         let computes = seg.mode.fused && op.class() == OpClass::Scatter;
-        // Foreign operations take dense operands only.
-        let dense = op.class() == OpClass::Foreign;
         let mut operands = vec![];
         for (n, &v) in arguments.iter().enumerate() {
-            let viewed = if dense { self.viewed_as(v, View::is_dense) } else { self.viewed(v) };
+            let viewed = match op {
+                Op::Foreign(of) => self.viewed_as(v, |view| of.reads(n, view)),
+                _ => self.viewed(v),
+            };
             operands.push(viewed);
             match viewed {
                 ValueId::Op(o) if computes && n > 0 && !self.is_kernel(o) => {
                     used.insert(o);
                 }
-                _ if dense => self.reads_there(i, viewed),
+                _ if matches!(op, Op::Foreign(_)) => self.reads_there(i, viewed),
                 _ => self.read_in_memory(i, viewed),
             }
         }

@@ -12,7 +12,7 @@ use super::rules::Rule;
 use super::step::{BitRange, ScalarArg, Slot, Step};
 use crate::scalars::ScalarClasses;
 use crate::segment::{Indexed, ValueId};
-use thalweg_ir::{DType, Foreign, ForeignCode, ForeignLaunch, Op, ScatterOp, View};
+use thalweg_ir::{DType, Foreign, ForeignLaunch, Op, ScatterOp, View};
 use thalweg_kernel::{
     Computed, Contraction, ContractionGeometry, ForeignGeometry, Geometry, IndexMap, Kernel, ScatterGeometry,
     ScatterOrder, dims,
@@ -97,13 +97,7 @@ fn scattered((op, dtype, order): (ScatterOp, DType, ScatterOrder), axis: usize, 
 
 /// Kernel and geometry of a foreign operation that writes these results.
 fn foreign(ix: &Indexed<'_>, of: Foreign, stores: &[usize], read: &[Read]) -> Result<(Kernel, Geometry), Rule> {
-    if read.iter().any(|r| !r.view.is_dense()) {
-        return Err(Rule::NoStrides);
-    }
-    // Routines of a library count on vectors.
-    let unaligned = |(r, dtype): (&Read, &DType)| !(r.view.offset * dtype.size() as isize).rem_euclid(16).eq(&0);
-    let routine = matches!(of.source().code, ForeignCode::Convolution(_));
-    if routine && read.iter().zip(&of.source().operands).any(unaligned) {
+    if read.iter().enumerate().any(|(n, r)| !of.reads(n, &r.view)) {
         return Err(Rule::NoStrides);
     }
     let (launch, rest) = ix.ints(stores[0]).split_at(ForeignLaunch::INTS);

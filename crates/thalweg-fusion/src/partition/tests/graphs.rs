@@ -3,8 +3,8 @@
 use crate::segment::{BitSet, Mode, OwnedSegment};
 use proptest::prelude::*;
 use thalweg_ir::{
-    DType, ElementOp, InputKind, MAX_ARGS, Op, ReduceOp, RelArg, RelOp, Scalar, ScanOp, ScatterOp, Shape, View,
-    pack_order,
+    Convolution, ConvolutionAxis, ConvolutionRoutine, DType, ElementOp, ForeignCode, ForeignLaunch, ForeignSource,
+    InputKind, MAX_ARGS, Op, ReduceOp, RelArg, RelOp, Scalar, ScanOp, ScatterOp, Shape, View, pack_order,
 };
 
 /// Tensor of a segment under construction.
@@ -151,6 +151,28 @@ impl Graph {
             self.0.ints.extend([if i == 0 { from as i64 } else { 0 }, 1, d as i64]);
         }
         self.op(Op::Slice, 0, &[a], shape)
+    }
+
+    /// Convolution of one sample and one channel along one axis by a library's routine, without padding.
+    pub fn convolution(&mut self, x: T, weights: T) -> T {
+        let routine = ConvolutionRoutine::parse("forward-1").expect("a routine's name");
+        let (size, kernel) = (self.shape(x)[2], self.shape(weights)[2]);
+        let mut of = Convolution::from_ints(routine, DType::F32, &[1; 11]);
+        of.axes[0] =
+            ConvolutionAxis { size, kernel, windows: size - kernel + 1, stride: 1, dilation: 1, padding: [0, 0] };
+        let source = ForeignSource {
+            name: "conv1d".into(),
+            code: ForeignCode::Convolution(routine),
+            operands: vec![DType::F32; 2],
+            results: vec![DType::F32],
+            sizes: routine.sizes(),
+            numbers: vec![],
+        };
+        let shape = Shape::new(&[1, 1, size - kernel + 1]);
+        let launch = ForeignLaunch { grid: [1; 3], block: [1; 3], shared: 0, additions: None };
+        let bytes = [4 * shape.numel() as i64];
+        self.0.ints.extend(launch.to_ints().into_iter().chain(of.to_ints()).chain(bytes));
+        self.op(Op::Foreign(source.intern()), 0, &[x, weights], shape)
     }
 
     /// Concatenation along axis 0.

@@ -1,5 +1,6 @@
 mod changes;
 mod factors;
+mod foreign;
 pub(crate) mod graphs;
 mod invariance;
 mod legality;
