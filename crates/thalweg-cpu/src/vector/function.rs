@@ -1,7 +1,8 @@
 //! The function around the step of a map body: frame, loop over rows, main loop, masked tail.
 //!
 //! ```text
-//! for each row:  fill the frame vectors that change by row
+//! for each row:  fill the frame vectors that change by row; those of uniform accesses only where some have a stride
+//!                between rows
 //!                while n - i ≥ copies·lanes: main steps, unmasked
 //!                while n - i ≥ lanes:        one step, unmasked
 //!                if i < n:                   one step, lanes past n masked
@@ -46,6 +47,11 @@ impl Frame {
         self.size += 8 * accesses.len() as i32;
         start
     }
+    /// Reserves a word of 8 bytes; returns its offset.
+    pub fn word(&mut self) -> i32 {
+        self.size += 8;
+        self.size - 8
+    }
     /// Reserves `n` vectors of 64 bytes; returns the offset of the first.
     pub fn vectors(&mut self, n: usize) -> i32 {
         let start = (self.size + 63) & !63;
@@ -64,6 +70,8 @@ pub fn linear(map: &mut Map, streaming: bool) -> Option<Linear> {
     let (main, single, tail) = (allocated(main), single.as_ref().map(allocated), allocated(tail));
     let mut layout = Frame::new(&body.accesses);
     let mut e = Emit::new(v, &body.accesses);
+    let uniform = e.uniform_accesses();
+    let moves = frame(layout.word());
     e.slots = layout.vectors(v.slots.len());
     e.scratch = layout.vectors(1);
     let places = [Some(main), single, Some(tail)].into_iter().flatten().map(|p| p.1.places).max();
@@ -81,9 +89,21 @@ pub fn linear(map: &mut Map, streaming: bool) -> Option<Linear> {
     e.code.push(Line::Enter { frame: layout.size()?, phases: false, leave });
     e.code.branch_imm(Cond::Equal, Gpr::Count, 0, leave);
     e.access_words(FRAME_WORDS, exit);
-    e.fill_slots(false);
+    e.fill_slots(Slot::by_call);
+    // Uniform accesses are the same in all rows of most calls, and a stencil or a convolution has many of them.
+    let next = if uniform.is_empty() { row } else { e.code.label() };
+    if !uniform.is_empty() {
+        e.note_strides(&uniform, moves);
+        e.fill_slots(Slot::is_uniform);
+        e.code.push(Line::Jump(row));
+        e.code.bind(next);
+        e.code.load(Gpr::A, moves);
+        e.code.branch_imm(Cond::Equal, Gpr::A, 0, row);
+        uniform.iter().for_each(|&access| e.advance(access));
+        e.fill_slots(Slot::is_uniform);
+    }
     e.code.bind(row);
-    e.row_start();
+    e.row_start(|s| !s.by_call() && !s.is_uniform());
     e.code.push(Line::Set { to: Gpr::Position, value: 0 });
     let end = e.code.label();
     e.main_loop(main);
@@ -92,7 +112,10 @@ pub fn linear(map: &mut Map, streaming: bool) -> Option<Linear> {
     }
     e.tail_loop(tail, end);
     e.code.bind(end);
-    e.next_row(FRAME_ROWS, row);
+    for access in (0..body.accesses.len() as u16).filter(|access| !uniform.contains(access)) {
+        e.advance(access);
+    }
+    e.code.push(Line::CountDown { at: frame(FRAME_ROWS), to: next });
     e.leave(exit, leave, streaming);
     Some(e.code)
 }
@@ -141,11 +164,37 @@ impl Emit<'_> {
 
     /// Emits code that advances every access by a row, and jumps to `row` unless the counter at `left` reaches 0.
     pub fn next_row(&mut self, left: i32, row: Label) {
-        for access in 0..self.accesses.len() as u16 {
-            self.code.load(Gpr::A, self.arg(access, 1));
-            self.code.push(Line::AddTo { to: self.word(access), from: Gpr::A });
-        }
+        (0..self.accesses.len() as u16).for_each(|access| self.advance(access));
         self.code.push(Line::CountDown { at: frame(left), to: row });
+    }
+
+    /// Emits code that advances an access by a row.
+    fn advance(&mut self, access: u16) {
+        self.code.load(Gpr::A, self.arg(access, 1));
+        self.code.push(Line::AddTo { to: self.word(access), from: Gpr::A });
+    }
+
+    /// Accesses that are only read through slots of one element a row.
+    fn uniform_accesses(&self) -> Vec<u16> {
+        let access = |s: &Slot| if let Source::Uniform(access) = s.source { Some(access) } else { None };
+        let mut all: Vec<u16> = self.v.slots.iter().filter_map(access).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// Emits code that stores in `to` whether any of these accesses has a stride between rows.
+    fn note_strides(&mut self, accesses: &[u16], to: Mem) {
+        let (some, end) = (self.code.label(), self.code.label());
+        for &access in accesses {
+            self.code.load(Gpr::A, self.arg(access, 1));
+            self.code.branch_imm(Cond::NotEqual, Gpr::A, 0, some);
+        }
+        self.code.push(Line::Jump(end));
+        self.code.bind(some);
+        self.code.push(Line::Set { to: Gpr::A, value: 1 });
+        self.code.bind(end);
+        self.code.store(to, Gpr::A);
     }
 
     /// Emits the end of a function: rejected calls arrive at `exit`, others fall through or jump to `leave`.
@@ -157,18 +206,18 @@ impl Emit<'_> {
         self.code.push(Line::Leave { fence: streaming });
     }
 
-    /// Emits code for the start of a row: fills its slots and loads its pointers.
-    pub fn row_start(&mut self) {
-        self.fill_slots(true);
+    /// Emits code for the start of a row: fills the slots that `filled` holds for, and loads its pointers.
+    pub fn row_start(&mut self, filled: impl Fn(&Slot) -> bool) {
+        self.fill_slots(filled);
         for (p, r) in self.pointers.clone() {
             self.code.load(r, self.pointer_home(p));
         }
     }
 
-    /// Emits code that fills the frame vectors that change from row to row (`by_row`), or those that do not.
-    pub fn fill_slots(&mut self, by_row: bool) {
+    /// Emits code that fills the frame vectors of the slots that `filled` holds for, and that are filled outside of steps.
+    pub fn fill_slots(&mut self, filled: impl Fn(&Slot) -> bool) {
         for (i, s) in self.v.slots.clone().into_iter().enumerate() {
-            if !matches!(s.source, Source::Tail | Source::Value(_) | Source::Iteration(_)) && s.by_call() != by_row {
+            if !matches!(s.source, Source::Tail | Source::Value(_) | Source::Iteration(_)) && filled(&s) {
                 self.fill_slot(i as u64, s);
             }
         }

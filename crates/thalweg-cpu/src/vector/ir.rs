@@ -374,6 +374,11 @@ impl Slot {
     pub fn by_call(&self) -> bool {
         matches!(self.source, Source::Scalar(_) | Source::Stride(_))
     }
+
+    /// Whether it is the element of an access that has one a row.
+    pub fn is_uniform(&self) -> bool {
+        matches!(self.source, Source::Uniform(_))
+    }
 }
 
 /// A loop with a data-dependent trip count inside a step.

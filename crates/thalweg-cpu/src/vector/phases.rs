@@ -5,8 +5,8 @@
 use super::emit::{Allocated, Emit, allocated};
 use super::function::Frame;
 use super::inner_reduction::{CompiledPhase, Reduction};
-use super::ir::Vir;
 use super::ir::target::Target;
+use super::ir::{Slot, Vir};
 use super::linear::{
     Cond, FRAME_END, FRAME_GROUP, FRAME_LEFT, FRAME_ROWS, FRAME_START, FRAME_VALUES, FRAME_WORDS, Gpr, Label, Line,
     Linear, Word, at, frame,
@@ -45,7 +45,7 @@ pub fn linear(body: &Body, reduction: &mut Reduction, target: &'static Target, s
     let by_call = |p: &CompiledPhase| p.v.slots.iter().any(|s| s.by_call());
     for (k, p) in parts.iter().enumerate().filter(|(_, p)| by_call(p)) {
         let skip = e.phase(k, p);
-        e.fill_slots(false);
+        e.fill_slots(Slot::by_call);
         e.code.bind(skip);
     }
     e.code.bind(group);
@@ -67,7 +67,7 @@ pub fn linear(body: &Body, reduction: &mut Reduction, target: &'static Target, s
         match &p.tail {
             None => {
                 e.pointers.clear();
-                e.row_start();
+                e.row_start(|s| !s.by_call());
                 e.steps(allocated(&p.main));
             }
             Some(tail) => e.pass(allocated(&p.main), allocated(tail)),
@@ -132,7 +132,7 @@ impl<'a> Emit<'a> {
         self.start_folds();
         // Without points, there may be no element to fill a frame vector with.
         self.code.branch_imm(Cond::Equal, Gpr::Count, 0, end);
-        self.row_start();
+        self.row_start(|s| !s.by_call());
         self.code.push(Line::Set { to: Gpr::Position, value: 0 });
         self.main_loop(main);
         if self.held.is_none() {
