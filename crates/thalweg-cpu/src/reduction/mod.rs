@@ -180,7 +180,7 @@ impl RowsProgram {
             return Moved::default();
         };
         let threads = self.threads.for_work(self.estimate_ns(geometry));
-        if let Some(bare) = PlainScan::of(&self.body, geometry, self.orientation()) {
+        if let Some(bare) = PlainScan::of(&self.body, geometry) {
             return bare.moved(threads);
         }
         let told = |phases: &Phases, combines: &Combines, together, width: Option<usize>| {
@@ -255,7 +255,7 @@ impl RowsProgram {
         let place = |o: u16| (operands[o as usize].address(), operands[o as usize].bytes());
         let layout = Layout::new(body, geometry, self.orientation(), &place)?;
         let estimate = self.estimate_ns(geometry);
-        if let Some(bare) = PlainScan::of(body, geometry, self.orientation()) {
+        if let Some(bare) = PlainScan::of(body, geometry) {
             // SAFETY: the caller's promise.
             unsafe { bare.run(operands, threads, estimate) };
             return Ok(());

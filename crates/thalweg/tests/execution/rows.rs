@@ -393,3 +393,27 @@ fn maps_over_windows_are_those_of_their_operations() {
         }
     }
 }
+
+#[test]
+fn scans_of_views_have_the_bits_of_scans_of_copies() {
+    let x = randn([37, 12, 19]);
+    let views: [(&str, &dyn Fn(&Tensor) -> Tensor); 5] = [
+        ("transposed", &|x| x.permute([2, 1, 0])),
+        ("every second row", &|x| x.slice((.., (..).by(2), ..))),
+        ("every third element", &|x| x.slice((.., .., (..).by(3)))),
+        ("broadcast", &|x| x.narrow(1, 3, 1).expand([37, 12, 19])),
+        ("flipped", &|x| x.flip(2)),
+    ];
+    for (name, view) in views {
+        let scanned = |of: Tensor, axis: usize| {
+            let bits = |y: Tensor| y.to_vec::<f32>().unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>();
+            let own = |f: &dyn Fn(&Tensor, usize) -> Tensor| bits(f(&of, axis));
+            let orders = of.argsort(axis, true).to_vec::<i64>().unwrap();
+            ([own(&|x, a| x.cumsum(a)), own(&|x, a| x.cumprod(a)), own(&|x, a| x.sort(a, false))], orders)
+        };
+        for axis in 0..view(&x).rank() {
+            let copy = view(&x).deep_copy().unwrap();
+            assert_eq!(scanned(view(&x), axis), scanned(copy, axis), "{name}, axis {axis}");
+        }
+    }
+}
