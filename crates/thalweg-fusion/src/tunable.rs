@@ -40,8 +40,10 @@ thalweg_ir::tunables! {
         /// Maximum number of values that may be stored for a component to be searched exhaustively, instead of by
         /// moves.
         max_exact_values: 10, in 0..=10,
-        /// Maximum number of elements that a reduction combines for it to be unrolled.
+        /// Maximum number of elements that a reduction combines for it to be unrolled, if they are computed.
         max_unrolled_terms: 4, in 1..=16,
+        /// Maximum number of rows that a reduction combines for it to be unrolled.
+        max_unrolled_rows: 8, in 1..=16,
         /// Maximum number of elements of each of the three matrices of a product that is computed element by element.
         max_small_matrix: 64, in 1..=64,
         /// Maximum number of operations of a rewritten segment that is also planned as it was recorded.

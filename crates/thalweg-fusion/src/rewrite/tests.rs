@@ -213,7 +213,7 @@ fn reductions_of_a_few_computed_elements_are_unrolled() {
     g.live(place);
     assert_eq!(moves(&g), [Move::Unroll(1), Move::Unroll(3)]);
     same_values(&g.0);
-    // Rows in memory, and long ones, are reduced as rows.
+    // Neighbours in memory, and long rows, are reduced as rows.
     for (shape, computed) in [([300, 4], false), ([4, 300], true)] {
         let mut g = Graph::new();
         let mut x = g.input(&shape);
@@ -223,6 +223,20 @@ fn reductions_of_a_few_computed_elements_are_unrolled() {
         let sum = g.reduce(ReduceOp::Sum, x, 1);
         g.live(sum);
         assert_eq!(moves(&g), []);
+    }
+}
+
+#[test]
+fn reductions_of_a_few_rows_are_unrolled() {
+    for (shape, axis, unrolled) in
+        [(vec![8, 300], 0, true), (vec![9, 300], 0, false), (vec![5, 4, 20], 1, true), (vec![5, 4, 3], 1, false)]
+    {
+        let mut g = Graph::new();
+        let x = g.input(&shape);
+        let sum = g.reduce(ReduceOp::Sum, x, axis);
+        g.live(sum);
+        assert_eq!(moves(&g), if unrolled { vec![Move::Unroll(0)] } else { vec![] }, "{shape:?}");
+        same_values(&g.0);
     }
 }
 
