@@ -26,6 +26,8 @@ pub(super) enum Move {
     Merge,
     /// Recomputes a stored value wherever it is needed.
     ComputeAgain,
+    /// Stores all values that a kernel computes for more points than they have elements.
+    Hoist,
     /// Stores a value that is computed several times.
     Store,
     /// Stores a value that one kernel computes, which splits that kernel.

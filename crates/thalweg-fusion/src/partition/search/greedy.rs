@@ -12,8 +12,11 @@ use std::rc::Rc;
 
 /// Maximum number of values at which a kernel is split by way of trial.
 const MAX_SPLITS: usize = 8;
-/// Part of the plan's time, as a divisor, that a kernel's layout must cost for the kernel to be split.
+/// Part of the plan's time, as a divisor, that a kernel's layout must cost for the kernel to be split, and a kernel for
+/// values to be hoisted out of it.
 const MIN_SPLIT_FRACTION: u64 = 64;
+/// Maximum number of values that are hoisted out of a kernel at once.
+const MAX_HOISTED: usize = 32;
 
 /// Greedy search from a plan: a descent by moves.
 pub(super) struct GreedySearch<'g, 'f, 'a> {
@@ -48,6 +51,7 @@ impl<'g, 'f, 'a> GreedySearch<'g, 'f, 'a> {
             self.absorb_rows();
             self.merge();
             self.store_less();
+            self.hoist();
             self.store_more();
             self.split();
             self.move_stores();
@@ -153,6 +157,39 @@ impl<'g, 'f, 'a> GreedySearch<'g, 'f, 'a> {
             }
             let next = self.kernels.not_stored(&self.state, v);
             self.take((Move::ComputeAgain, &[v]), next);
+        }
+    }
+
+    /// Tries to hoist what a kernel computes for more points than it has elements, such as the coordinates of a grid for
+    /// each channel: stores at once all values of that kind that the rest of the kernel reads, those of one size by one
+    /// kernel. To store one of them alone may gain nothing, as the others need what it is computed from. Makes the
+    /// moves that gain.
+    fn hoist(&mut self) {
+        let facts = self.kernels.facts;
+        let names: Vec<usize> = self.state.canonical().into_iter().map(|k| self.state.kernel(k).name).collect();
+        for name in names {
+            if self.kernels.visits >= self.limit {
+                return;
+            }
+            if !self.state.stored.has(name) {
+                continue;
+            }
+            let kernel = self.state.kernel(self.state.home(name)).clone();
+            if self.converged.has(&kernel) || kernel.time < self.state.time / MIN_SPLIT_FRACTION {
+                continue;
+            }
+            let values = self.kernels.invariant_values(&kernel, &self.state.stored);
+            if values.len() < 2 || values.len() > MAX_HOISTED {
+                continue;
+            }
+            let mut stored = self.state.stored.clone();
+            values.iter().for_each(|&v| stored.insert(v));
+            let mut by_size: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
+            values.iter().for_each(|&v| by_size.entry(facts.ix.seg.shapes[v].numel()).or_default().push(v));
+            let mut own: Vec<Vec<usize>> = by_size.into_values().collect();
+            own.sort_unstable();
+            let next = self.kernels.changed(&self.state, (stored, &values), &[], &own);
+            self.take((Move::Hoist, &values), next);
         }
     }
 

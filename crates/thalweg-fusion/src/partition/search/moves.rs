@@ -228,6 +228,31 @@ impl Kernels<'_, '_> {
         std::iter::once(None).chain(computes.into_iter().chain(others).map(Some)).collect()
     }
 
+    /// Values that a kernel computes for at least twice as many points as they have elements, and that operations read
+    /// which it does not compute so often, directly or through values that are not worth storing; in ascending order.
+    pub(crate) fn invariant_values(&self, kernel: &Kernel, stored: &BitSet) -> Vec<usize> {
+        let facts = self.facts;
+        let ix = &facts.ix;
+        let again: FxHashMap<usize, u64> = kernel.again.iter().copied().collect();
+        let repeated = |o: usize| again.get(&o).is_some_and(|&points| points >= 2 * ix.seg.shapes[o].numel() as u64);
+        // Operations that another one reads which is not repeated.
+        let mut read: FxHashSet<usize> = kernel.stores.iter().copied().collect();
+        let mut values = vec![];
+        let mut ops = kernel.candidate.ops().to_vec();
+        ops.sort_unstable();
+        for o in ops.into_iter().rev() {
+            // Of others it is not known how often they are computed.
+            let known = facts.may_store(o) && !ix.seg.ops[o].op.is_view();
+            if if known { !repeated(o) } else { read.contains(&o) } {
+                read.extend(facts.read_by(o));
+            } else if known && read.contains(&o) && !stored.has(o) {
+                values.push(o);
+            }
+        }
+        values.reverse();
+        values
+    }
+
     /// Values computed in several kernels or under several maps whose users are computed once; and reductions inside
     /// kernels.
     pub(super) fn recomputed_values(&self, state: &IndexedState) -> Vec<usize> {

@@ -2,6 +2,7 @@ mod changes;
 mod factors;
 mod foreign;
 pub(crate) mod graphs;
+mod hoisted;
 mod invariance;
 mod legality;
 mod limits;
