@@ -5,6 +5,7 @@
 //! of ids, each gradient is complete when its node is reached. The only lock is a node's own, taken by backward passes
 //! only. There is no recursion: neither passes nor drops depend on the depth of the graph.
 
+use smallvec::SmallVec;
 use std::any::Any;
 use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -59,8 +60,9 @@ pub(crate) struct Cut {
 /// Arguments and, if the rule reads them, the results: at most one for every node except a [`What::Joint`].
 #[derive(Clone, Default)]
 pub(crate) struct Inputs {
-    pub(crate) args: Vec<Input>,
-    pub(crate) results: Vec<TapeHandle>,
+    // Inline for most operations, so that a node is one allocation.
+    pub(crate) args: SmallVec<[Input; 2]>,
+    pub(crate) results: SmallVec<[TapeHandle; 1]>,
 }
 
 /// Argument of a recorded operation.
@@ -113,9 +115,12 @@ impl Node {
         self.inputs.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// The nodes of the arguments; `None` after a backward pass has consumed the node.
-    pub(crate) fn parents(&self) -> Option<Vec<Arc<Node>>> {
-        self.lock().as_ref().map(|inputs| inputs.args.iter().filter_map(|a| a.node().cloned()).collect())
+    /// Calls `f` with the node of each argument. False, without a call, after a backward pass has consumed the node.
+    pub(crate) fn each_argument(&self, f: impl FnMut(Option<&Arc<Node>>)) -> bool {
+        let inputs = self.lock();
+        let Some(inputs) = &*inputs else { return false };
+        inputs.args.iter().map(Input::node).for_each(f);
+        true
     }
 
     /// The values saved for the rule; `keep` retains them for a later pass.

@@ -6,6 +6,7 @@ use crate::node::{Cut, Input, Inputs, Node, What};
 use crate::operand::Arg;
 use crate::{Shape, Tensor};
 use needs::{RESULT, carried, reads};
+use smallvec::{SmallVec, smallvec};
 use std::cell::Cell;
 use std::panic::Location;
 use std::sync::Arc;
@@ -85,7 +86,7 @@ pub(crate) fn node(op: Op, attr: u32, args: &[Arg<'_>], ints: &[i64], value: &Ar
         },
         Arg::Scalar(bits) => Input::Scalar(*bits),
     });
-    let results = if read & RESULT != 0 { vec![TapeHandle::new(value)] } else { vec![] };
+    let results = (read & RESULT != 0).then(|| TapeHandle::new(value)).into_iter().collect();
     let inputs = Inputs { args: inputs.collect(), results };
     Some(Node::new(What::Op { op, attr, ints: ints.into() }, inputs))
 }
@@ -116,7 +117,7 @@ pub(crate) fn own(
         node: Some(n),
         value: None,
     });
-    let inputs = Inputs { args: args.chain(others).collect(), results: vec![] };
+    let inputs = Inputs { args: args.chain(others).collect(), results: SmallVec::new() };
     Tensor { value: value.clone(), node: Some(Node::new(What::Own(name, Box::new(rule)), inputs)) }
 }
 
@@ -147,7 +148,7 @@ pub(crate) fn joint(values: &[Arc<Value>], name: &'static str, from: &[Tensor], 
 pub(crate) fn part(whole: &Arc<Node>, name: &'static str, i: usize, value: &Value) -> Arc<Node> {
     let (shape, dtype) = (*value.shape(), value.dtype());
     let arg = Input::Tensor { shape, dtype, node: Some(whole.clone()), value: None };
-    Node::new(What::Part(name, i), Inputs { args: vec![arg], results: vec![] })
+    Node::new(What::Part(name, i), Inputs { args: smallvec![arg], results: SmallVec::new() })
 }
 
 /// Tracked tensor (a leaf) with this value.
