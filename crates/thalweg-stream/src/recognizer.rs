@@ -4,6 +4,7 @@
 //! usual successor is compared first, so a sequence seen before costs one comparison per operation, however many plans
 //! there are. Other successors are found by hash. Plans are stored at nodes, one for each set of live-outs.
 
+use crate::capture::CapturedSegment;
 use crate::history::History;
 use crate::ready::Ready;
 use crate::rematerialization::Decision;
@@ -11,6 +12,7 @@ use crate::store::Entry;
 use crate::tunable::TUNABLES;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use thalweg_fusion::BitSet;
 use thalweg_ir::RelOp;
 
@@ -47,14 +49,19 @@ pub(crate) struct Recognizer {
     at: u32,
     /// Number of plans stored at all nodes.
     plans: usize,
+    /// Number that no other recognizer of the process has, nor this one before it started over; from 1.
+    number: u32,
 }
+
+static NEXT_NUMBER: AtomicU32 = AtomicU32::new(1);
 
 /// Number of roots, one per mode.
 const ROOTS: usize = crate::mode::Mode::COUNT;
 
 impl Recognizer {
     pub fn new() -> Recognizer {
-        Recognizer { nodes: (0..ROOTS).map(|_| Node::new(root_op())).collect(), at: 0, plans: 0 }
+        let number = NEXT_NUMBER.fetch_add(1, Relaxed);
+        Recognizer { nodes: (0..ROOTS).map(|_| Node::new(root_op())).collect(), at: 0, plans: 0, number }
     }
 
     /// Returns to the root of a mode. Drops all nodes first if there are too many nodes or plans.
@@ -93,6 +100,20 @@ impl Recognizer {
         self.nodes.push(Node::new(*op));
         self.at = new;
         false
+    }
+
+    /// Follows the edges of a captured segment, from the root. Its node is remembered, so that later submissions go
+    /// there at once.
+    pub fn follow(&mut self, segment: &CapturedSegment, ops: &[RelOp]) {
+        match segment.node_in(self.number) {
+            Some(node) => self.at = node,
+            None => {
+                ops.iter().for_each(|op| {
+                    self.step(op);
+                });
+                segment.set_node(self.number, self.at);
+            }
+        }
     }
 
     /// Marks the current node, so that the stream is cut whenever it is reached.

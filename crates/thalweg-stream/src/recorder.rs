@@ -6,6 +6,7 @@ mod dense;
 mod failures;
 mod rematerialization;
 mod running;
+mod submission;
 
 use crate::DeviceRef;
 use crate::deferred::DeferredValue;
@@ -385,64 +386,74 @@ impl Recorder {
     pub fn cut(&mut self, wanted: Wanted) {
         if !self.ops.is_empty() {
             self.find_live(wanted);
-            report::cut(|| {
-                self.planned.clone_from(&self.live);
-                self.planned.union(&self.kept);
-                let laid = self.laid_out();
-                self.segment(&laid).to_owned()
-            });
-            let left = self.decide(wanted);
-            self.planned.clone_from(&self.live);
-            count(|c| {
-                c.operations += self.ops.len() as u64;
-                c.segments += 1;
-            });
-            // A panic is a defect of the library. Values that it leaves unresolved get the error, and the stream goes
-            // on. Stages before the launches catch their own panics.
-            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.run(wanted)));
-            let error = match outcome {
-                Ok(Ok(())) => None,
-                Ok(Err(error)) => Some(error),
-                Err(panic) => Some(self.panicked(&*panic)),
-            };
-            let sorted = error.as_ref().and_then(|e| self.sort_out(e));
-            let error = error.filter(|e| sorted.is_some() || !self.run_unfused(e));
-            if let Some(error) = &error {
-                count(|c| c.failed_segments += 1);
-                // The error of the failing operation has the caller's line, if it was found.
-                let found = sorted.as_ref().and_then(|s| s.errors.iter().flatten().next());
-                set_pending_error(found.unwrap_or(error).clone());
-            }
-            if let Some(Sorted { errors, made }) = sorted {
-                for (i, made) in made {
-                    self.values[i].resolve(made);
-                }
-                for i in self.live.iter() {
-                    if let Some(error) = &errors[i] {
-                        self.values[i].resolve(Err(error.clone()));
-                    }
-                }
-                for (i, recipe) in left {
-                    match &errors[i] {
-                        Some(error) => self.values[i].resolve(Err(error.clone())),
-                        None => self.values[i].defer(recipe),
-                    }
-                }
-            } else if let Some(error) = error {
-                tracing::warn!(%error, operations = self.ops.len(), "a segment failed");
-                for i in self.live.iter().chain(left.iter().map(|l| l.0)) {
-                    self.values[i].resolve(Err(error.clone()));
-                }
-            } else {
-                left.into_iter().for_each(|(i, recipe)| self.values[i].defer(recipe));
-            }
+            self.run_segment(wanted);
         }
         self.note_checks();
-        self.ops.clear();
         let room = TUNABLES.max_spare_values.size().saturating_sub(self.spare.len());
         let dead =
             self.values.drain(..).filter_map(|mut v| Arc::get_mut(&mut v).is_some_and(Value::empty).then_some(v));
         self.spare.extend(dead.take(room));
+        self.begin_segment();
+    }
+
+    /// Runs the recorded operations, whose live results are known, and resolves these.
+    fn run_segment(&mut self, wanted: Wanted) {
+        report::cut(|| {
+            self.planned.clone_from(&self.live);
+            self.planned.union(&self.kept);
+            let laid = self.laid_out();
+            self.segment(&laid).to_owned()
+        });
+        let left = self.decide(wanted);
+        self.planned.clone_from(&self.live);
+        count(|c| {
+            c.operations += self.ops.len() as u64;
+            c.segments += 1;
+        });
+        // A panic is a defect of the library. Values that it leaves unresolved get the error, and the stream goes
+        // on. Stages before the launches catch their own panics.
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.run(wanted)));
+        let error = match outcome {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error),
+            Err(panic) => Some(self.panicked(&*panic)),
+        };
+        let sorted = error.as_ref().and_then(|e| self.sort_out(e));
+        let error = error.filter(|e| sorted.is_some() || !self.run_unfused(e));
+        if let Some(error) = &error {
+            count(|c| c.failed_segments += 1);
+            // The error of the failing operation has the caller's line, if it was found.
+            let found = sorted.as_ref().and_then(|s| s.errors.iter().flatten().next());
+            set_pending_error(found.unwrap_or(error).clone());
+        }
+        if let Some(Sorted { errors, made }) = sorted {
+            for (i, made) in made {
+                self.values[i].resolve(made);
+            }
+            for i in self.live.iter() {
+                if let Some(error) = &errors[i] {
+                    self.values[i].resolve(Err(error.clone()));
+                }
+            }
+            for (i, recipe) in left {
+                match &errors[i] {
+                    Some(error) => self.values[i].resolve(Err(error.clone())),
+                    None => self.values[i].defer(recipe),
+                }
+            }
+        } else if let Some(error) = error {
+            tracing::warn!(%error, operations = self.ops.len(), "a segment failed");
+            for i in self.live.iter().chain(left.iter().map(|l| l.0)) {
+                self.values[i].resolve(Err(error.clone()));
+            }
+        } else {
+            left.into_iter().for_each(|(i, recipe)| self.values[i].defer(recipe));
+        }
+    }
+
+    /// Forgets the operations and begins a new segment.
+    fn begin_segment(&mut self) {
+        self.ops.clear();
         self.decision = None;
         self.sites.clear();
         self.has_windows = false;

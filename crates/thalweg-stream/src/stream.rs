@@ -6,6 +6,7 @@
 //! one.
 
 use crate::DeviceRef;
+use crate::capture::{CaptureBegin, CapturedSegment, note_data_read};
 use crate::mode::mode;
 use crate::pending_error::take_pending_error;
 use crate::recorder::{RecordedOp, Recorder, Wanted};
@@ -194,6 +195,34 @@ pub fn record_batch<R>(
     LOCAL.with_borrow_mut(|local| local.stream(device).lock().record_batch(mode(), template, operands, scalars, then))
 }
 
+/// Begins to capture what the calling thread records on a device; see [`crate::capture`]. `None` while operations wait
+/// there, which what follows could depend on.
+pub fn begin_capture(device: DeviceRef) -> Option<CaptureBegin> {
+    LOCAL.with_borrow_mut(|local| local.stream(device).lock().begin_capture(device))
+}
+
+/// Segment of everything that the calling thread recorded since `begin`, to be [submitted](submit) on other operands of
+/// the same dtypes and layouts. The caller guarantees that nothing but these, and the keys of random numbers, determined
+/// what was recorded. `None` if that cannot be: the stream was cut, the thread has looked at the data of a value, or a
+/// result is neither an operand nor was recorded.
+pub fn end_capture(begin: &CaptureBegin, operands: &[&Arc<Value>], results: &[&Arc<Value>]) -> Option<CapturedSegment> {
+    LOCAL.with_borrow_mut(|local| local.stream(begin.mark.device).lock().end_capture(begin, operands, results))
+}
+
+/// Runs a captured segment on other operands, which it does not overwrite, and returns the results, which are computed
+/// or have failed. `keys` replace those of the random numbers. `None`, with nothing run, if an operand is not computed
+/// or has another dtype or layout than the captured one, if the calling thread's mode is another one, or while
+/// operations wait in its stream.
+pub fn submit(
+    segment: &CapturedSegment,
+    operands: &[&Arc<Value>],
+    keys: impl Iterator<Item = u64>,
+) -> Option<Vec<Arc<Value>>> {
+    // Cloned first: running may drop tensors, which must find the thread's streams unborrowed.
+    let stream = LOCAL.with_borrow_mut(|local| local.stream(segment.device).clone());
+    stream.lock().submit(segment, mode(), operands, keys)
+}
+
 /// Whether an argument has to be computed by a stream other than `own`.
 #[inline]
 fn is_elsewhere(arg: &Operand<'_>, own: u32) -> bool {
@@ -241,6 +270,7 @@ impl Value {
     pub fn unchecked(&self) -> Result<Storage, Error> {
         self.compute();
         self.note_read();
+        note_data_read();
         match self.state() {
             Some(Ok(storage)) => Ok(storage.clone()),
             _ => self.outcome(),

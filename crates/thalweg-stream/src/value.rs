@@ -1,6 +1,7 @@
 //! Values: the shared state behind tensor handles.
 
 use crate::DeviceRef;
+use crate::capture::note_data_read;
 use crate::deferred_check::DeferredChecks;
 use crate::history::Watch;
 use crate::mode::Mode;
@@ -345,6 +346,7 @@ impl Value {
     /// The error that prevented the value.
     pub(crate) fn outcome(&self) -> Result<Storage, Error> {
         self.note_read();
+        note_data_read();
         if let Some(checks) = self.checks() {
             checks.resolve()?;
         }

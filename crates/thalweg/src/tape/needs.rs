@@ -95,9 +95,9 @@ pub(crate) fn carried(op: Op) -> u8 {
 pub(crate) fn reads(op: Op, wanted: u8) -> u8 {
     let wants = |i: u8| wanted >> i & 1 == 1;
     match op {
-        Op::Element(e) => Partials::of(e).map_or(0, |p| {
-            (0..3).filter(|&i| wants(i)).fold(0, |mask, i| mask | p.reads[i as usize])
-        }),
+        Op::Element(e) => {
+            Partials::of(e).map_or(0, |p| (0..3).filter(|&i| wants(i)).fold(0, |mask, i| mask | p.reads[i as usize]))
+        }
         _ => op.info().saved_for(wanted),
     }
 }

@@ -1,8 +1,8 @@
 //! Rule of matrix products: two more matrix products.
 
 use super::{ArgumentGradients, Step};
-use smallvec::smallvec;
 use crate::{Shape, Tensor};
+use smallvec::smallvec;
 
 /// `dA = dY·Bᵀ` and `dB = Aᵀ·dY`, summed where leading dimensions broadcast. For a factor that is one matrix for all
 /// samples, the product itself sums over samples and rows. For a factor that is a transpose, such as a layer's weights,

@@ -165,11 +165,13 @@ impl Terms<'_> {
             Term::Result => {
                 return TermValue::Tensor(self.result.expect("the result is kept where it is read").clone());
             }
-            Term::Argument(i) => return match self.args[*i].operand(self.dtype) {
-                Some(Operand::Tensor(t)) => TermValue::Tensor(t.clone()),
-                Some(Operand::Scalar(s)) => TermValue::Number(s.to_f64()),
-                None => unreachable!("a derivative reads an argument that was not kept"),
-            },
+            Term::Argument(i) => {
+                return match self.args[*i].operand(self.dtype) {
+                    Some(Operand::Tensor(t)) => TermValue::Tensor(t.clone()),
+                    Some(Operand::Scalar(s)) => TermValue::Number(s.to_f64()),
+                    None => unreachable!("a derivative reads an argument that was not kept"),
+                };
+            }
             Term::Op(op, args) => {
                 let args: SmallVec<[TermValue; 3]> = args.iter().map(|&a| self.value(a)).collect();
                 self.applied(*op, &args)

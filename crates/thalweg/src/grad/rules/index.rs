@@ -1,8 +1,8 @@
 //! Rules of gathers and scatters.
 
 use super::{ArgumentGradients, Step, zeros};
-use smallvec::smallvec;
 use crate::{DType, Shape, Tensor};
+use smallvec::smallvec;
 use thalweg_ir::ScatterOp;
 use thalweg_stream::Counted;
 

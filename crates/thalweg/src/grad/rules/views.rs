@@ -2,10 +2,10 @@
 //! element was used several times.
 
 use super::{ArgumentGradients, Step, zeros};
-use smallvec::smallvec;
 use crate::tape::{self, Rule, Tracking};
 use crate::tunable::TUNABLES;
 use crate::{Shape, Tensor};
+use smallvec::smallvec;
 use thalweg_ir::unpack_order;
 
 pub(super) fn unpermuted(dy: &Tensor, attr: u32) -> Tensor {
