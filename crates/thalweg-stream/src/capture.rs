@@ -196,6 +196,22 @@ impl CapturedSegment {
         self.count
     }
 
+    /// Whether a computed value is stored in memory of a constant, which later submissions read: nobody may write it.
+    pub fn holds(&self, value: &Value) -> bool {
+        let address = |v: &Value| match v.state() {
+            Some(Ok(storage)) => Some((storage.buffer.address().addr(), storage.buffer.bytes())),
+            _ => None,
+        };
+        let constants = self.inputs.iter().chain(&self.results).filter_map(|source| match source {
+            Source::Constant(v) => address(v),
+            _ => None,
+        });
+        let inside = |(start, bytes): (usize, usize)| {
+            address(value).is_some_and(|(at, _)| (start..start + bytes.max(1)).contains(&at))
+        };
+        constants.into_iter().any(inside)
+    }
+
     /// Keys of the random numbers that the segment draws, in order. A submission takes new ones.
     pub fn keys(&self) -> impl Iterator<Item = u64> {
         self.keys.iter().map(|&at| self.scalars[at as usize])

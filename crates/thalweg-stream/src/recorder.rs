@@ -13,14 +13,14 @@ use crate::deferred::DeferredValue;
 use crate::deferred_check::DeferredChecks;
 use crate::hash::AddressHasher;
 use crate::index_error::Sorted;
-use crate::mode::Mode;
+use crate::mode::{Mode, PackedMode};
 use crate::pending_error::set_pending_error;
 use crate::recognizer::Recognizer;
 use crate::rematerialization::Decision;
 use crate::report;
 use crate::site::{Site, take_site};
 use crate::tunable::TUNABLES;
-use crate::value::{Operand, Value};
+use crate::value::{Operand, Value, is_elsewhere};
 use dense::OpHeader;
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -54,6 +54,14 @@ pub(crate) enum Wanted {
     Nothing,
 }
 
+/// Outcome of recording an operation.
+pub(crate) enum Recorded {
+    /// The result of the operation.
+    Value(Arc<Value>),
+    /// Nothing was recorded: an argument has to be computed by another stream than this one, whose id it is.
+    Elsewhere(u32),
+}
+
 /// Shapes of results, and dtypes and layouts of inputs, which a [`Segment`] borrows. They are computed at a cut, not
 /// stored while recording.
 type Laid = (Vec<Shape>, Vec<(DType, View)>);
@@ -85,6 +93,8 @@ pub(crate) struct Recorder {
     stream: u32,
     device: DeviceRef,
     mode: Mode,
+    /// `mode`, as operations bring it.
+    packed: PackedMode,
     epoch: u64,
     recognizer: Recognizer,
     ops: Vec<RelOp>,
@@ -119,6 +129,8 @@ pub(crate) struct Recorder {
     checks: Vec<Weak<DeferredChecks>>,
     /// Whether the segment contains windows.
     has_windows: bool,
+    /// Whether the segment is being captured. It comes again as a whole, so it is not cut where a loop repeats itself.
+    capturing: bool,
     /// Call sites of the segment's gathers, scatters and foreign operations.
     sites: Vec<(u32, Site)>,
     /// Dtype and layout of each input, and the input itself if others hold it. Set while a segment with call sites
@@ -141,6 +153,7 @@ impl Recorder {
             stream,
             device,
             mode,
+            packed: mode.into(),
             epoch: NEXT_EPOCH.fetch_add(1, Relaxed),
             recognizer,
             ops: Vec::new(),
@@ -162,6 +175,7 @@ impl Recorder {
             held: Vec::new(),
             checks: Vec::new(),
             has_windows: false,
+            capturing: false,
             sites: Vec::new(),
             saved: Vec::new(),
             live: BitSet::default(),
@@ -177,16 +191,16 @@ impl Recorder {
     #[allow(clippy::too_many_arguments, reason = "the parts of one operation, on the hottest path")]
     pub fn record(
         &mut self,
-        mode: Mode,
+        mode: PackedMode,
         op: Op,
         dtype: DType,
-        shape: Shape,
+        shape: &Shape,
         attr: u32,
         args: &[Operand<'_>],
         ints: &[i64],
-    ) -> Arc<Value> {
-        if mode != self.mode {
-            self.change_mode(mode);
+    ) -> Recorded {
+        if mode != self.packed {
+            self.change_mode(mode.into());
         }
         if self.cut_next || self.turns > 0 && self.comes_round(args) {
             self.cut(Wanted::Nothing);
@@ -196,17 +210,9 @@ impl Recorder {
         for arg in args {
             if let Operand::Value(v) = arg
                 && v.epoch != self.epoch
+                && !matches!(v.state(), Some(Ok(s)) if op.class() != OpClass::Foreign || s.view.is_dense())
             {
-                // Value that an earlier segment dropped or deferred.
-                if v.state().is_none() {
-                    return self.record_from_left(mode, op, dtype, shape, attr, args, ints);
-                }
-                // Foreign operations take dense operands only.
-                if op.class() == OpClass::Foreign && matches!(v.state(), Some(Ok(s)) if !s.view.is_dense()) {
-                    return self.record_dense(OpHeader { mode, op, dtype, shape, attr, ints }, args);
-                }
-                let Some(Err(error)) = v.state() else { continue };
-                return Value::failed(self.device, error.poisoned(), shape, dtype);
+                return self.record_otherwise(OpHeader { mode: self.mode, op, dtype, shape: *shape, attr, ints }, args);
             }
         }
         let mut rel = RelOp { op, dtype, rank: shape.rank() as u8, attr, args: [RelArg::NONE; MAX_ARGS] };
@@ -235,12 +241,53 @@ impl Recorder {
         if cut || self.ops.len() >= self.check_at || self.input_bytes > self.input_limit {
             self.maybe_cut(cut);
         }
-        value
+        Recorded::Value(value)
+    }
+
+    /// Records an operation one of whose arguments is not pending here, is no result in memory, or has a layout that the
+    /// operation does not take.
+    #[cold]
+    fn record_otherwise(&mut self, header: OpHeader<'_>, args: &[Operand<'_>]) -> Recorded {
+        match args.iter().any(|arg| is_elsewhere(arg, self.stream)) {
+            true => Recorded::Elsewhere(self.stream),
+            false => Recorded::Value(self.record_here(header, args)),
+        }
+    }
+
+    /// Like [`Recorder::record_otherwise`], for an argument that no other stream is to compute.
+    fn record_here(&mut self, header: OpHeader<'_>, args: &[Operand<'_>]) -> Arc<Value> {
+        for arg in args {
+            if let Operand::Value(v) = arg
+                && v.epoch != self.epoch
+            {
+                // Value that an earlier segment dropped or deferred.
+                if v.state().is_none() {
+                    return self.record_from_left(header, args);
+                }
+                // Foreign operations take dense operands only.
+                if header.op.class() == OpClass::Foreign && matches!(v.state(), Some(Ok(s)) if !s.view.is_dense()) {
+                    return self.record_dense(header, args);
+                }
+                let Some(Err(error)) = v.state() else { continue };
+                return Value::failed(self.device, error.poisoned(), header.shape, header.dtype);
+            }
+        }
+        // Another thread has resolved the argument meanwhile.
+        self.record_again(header, args)
+    }
+
+    /// Records an operation whose arguments no other stream is to compute.
+    fn record_again(&mut self, header: OpHeader<'_>, args: &[Operand<'_>]) -> Arc<Value> {
+        let OpHeader { mode, op, dtype, shape, attr, ints } = header;
+        match self.record(mode.into(), op, dtype, &shape, attr, args, ints) {
+            Recorded::Value(value) => value,
+            Recorded::Elsewhere(_) => self.record_here(header, args),
+        }
     }
 
     /// Makes a pending value for the operation at index `at`, from a spare value if there is one.
     #[inline]
-    fn next_value(&mut self, at: usize, shape: Shape, dtype: DType) -> Arc<Value> {
+    fn next_value(&mut self, at: usize, shape: &Shape, dtype: DType) -> Arc<Value> {
         let index = at as u32;
         match self.spare.pop() {
             Some(mut spare) => {
@@ -248,7 +295,7 @@ impl Recorder {
                 value.reset(shape, dtype, self.device, (self.stream, self.epoch, index));
                 spare
             }
-            None => Arc::new(Value::pending(shape, dtype, self.device, self.stream, self.epoch, index)),
+            None => Arc::new(Value::pending(*shape, dtype, self.device, self.stream, self.epoch, index)),
         }
     }
 
@@ -296,7 +343,7 @@ impl Recorder {
     #[cold]
     fn change_mode(&mut self, mode: Mode) {
         self.cut(Wanted::Nothing);
-        self.mode = mode;
+        (self.mode, self.packed) = (mode, mode.into());
         self.recognizer.restart(mode.index());
     }
 
@@ -346,7 +393,7 @@ impl Recorder {
         while self.input_bytes > self.input_limit {
             self.input_limit += TUNABLES.max_input_bytes.get();
         }
-        if known || n >= self.cut_at || TUNABLES.max_operations.reached_by(n) {
+        if known && !self.capturing || n >= self.cut_at || TUNABLES.max_operations.reached_by(n) {
             self.recognizer.cut_here();
             self.cut_next = true;
             return;
@@ -457,6 +504,7 @@ impl Recorder {
         self.decision = None;
         self.sites.clear();
         self.has_windows = false;
+        self.capturing = false;
         self.saved.clear();
         self.again.clear();
         self.ints.clear();

@@ -7,12 +7,12 @@
 
 use crate::DeviceRef;
 use crate::capture::{CaptureBegin, CapturedSegment, note_data_read};
-use crate::mode::mode;
+use crate::mode::{mode, packed_mode};
 use crate::pending_error::take_pending_error;
-use crate::recorder::{RecordedOp, Recorder, Wanted};
+use crate::recorder::{Recorded, RecordedOp, Recorder, Wanted};
 use crate::site::{site, take_site};
 use crate::template::{Mark, Template};
-use crate::value::{NO_STREAM, Operand, Storage, Value};
+use crate::value::{NO_STREAM, Operand, Storage, Value, is_elsewhere};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -120,20 +120,14 @@ pub fn record(
     args: &[Operand<'_>],
     ints: &[i64],
 ) -> Arc<Value> {
-    let mut computed = false;
     loop {
         let recorded = LOCAL.with_borrow_mut(|local| {
-            let stream = local.stream(device);
-            match !computed && args.iter().any(|arg| is_elsewhere(arg, stream.id)) {
-                true => Err(stream.id),
-                false => Ok(stream.lock().record(mode(), op, dtype, shape, attr, args, ints)),
-            }
+            local.stream(device).lock().record(packed_mode(), op, dtype, &shape, attr, args, ints)
         });
         match recorded {
-            Ok(value) => return value,
-            Err(own) => compute_elsewhere(args, own),
+            Recorded::Value(value) => return value,
+            Recorded::Elsewhere(own) => compute_elsewhere(args, own),
         }
-        computed = true;
     }
 }
 
@@ -166,6 +160,10 @@ fn compute_elsewhere(args: &[Operand<'_>], own: u32) {
     for arg in args.iter().filter(|arg| is_elsewhere(arg, own)) {
         let Operand::Value(v) = arg else { continue };
         v.compute();
+        if v.is_pending() {
+            // Its stream is gone.
+            v.resolve(v.outcome().map_err(|e| e.poisoned()));
+        }
     }
     by.into_iter().for_each(site);
 }
@@ -221,12 +219,6 @@ pub fn submit(
     // Cloned first: running may drop tensors, which must find the thread's streams unborrowed.
     let stream = LOCAL.with_borrow_mut(|local| local.stream(segment.device).clone());
     stream.lock().submit(segment, mode(), operands, keys)
-}
-
-/// Whether an argument has to be computed by a stream other than `own`.
-#[inline]
-fn is_elsewhere(arg: &Operand<'_>, own: u32) -> bool {
-    matches!(arg, Operand::Value(v) if v.stream != own && !v.is_resolved() && v.recompute_recipe().is_none())
 }
 
 impl Value {

@@ -72,6 +72,11 @@ impl CapturedSegment {
         self.segment.operations()
     }
 
+    /// Whether a result is stored in memory of a constant that the captured function read, so that nobody may write it.
+    pub fn holds(&self, result: &Tensor) -> bool {
+        self.segment.holds(&result.value)
+    }
+
     /// Runs the operations on other operands and returns the results, computed, or failed as their reads say. Random
     /// numbers are new, from the thread's generator, as if the operations were recorded. Operands are not overwritten,
     /// even if they are dropped.

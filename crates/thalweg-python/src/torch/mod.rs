@@ -8,6 +8,7 @@ mod exchange;
 mod object;
 mod ops;
 mod program;
+mod replay;
 mod value;
 
 use pyo3::prelude::*;
@@ -27,6 +28,13 @@ fn finish_searches(py: Python<'_>) {
     });
 }
 
+/// Turns replays of captured runs on or off for all programs of the process, and returns whether they were on. For
+/// comparisons: results are the same.
+#[pyfunction]
+fn set_replays(on: bool) -> bool {
+    replay::set_replays(on)
+}
+
 /// Adds the submodule `torch` to the module.
 ///
 /// # Errors
@@ -37,5 +45,6 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     torch.add_class::<program::Program>()?;
     torch.add_function(wrap_pyfunction!(operations, &torch)?)?;
     torch.add_function(wrap_pyfunction!(finish_searches, &torch)?)?;
+    torch.add_function(wrap_pyfunction!(set_replays, &torch)?)?;
     module.add_submodule(&torch)
 }

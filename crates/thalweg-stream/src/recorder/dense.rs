@@ -10,6 +10,7 @@ use std::sync::Arc;
 use thalweg_ir::{DType, Op, Shape};
 
 /// Operation to record, without its arguments.
+#[derive(Clone, Copy)]
 pub(super) struct OpHeader<'a> {
     pub mode: Mode,
     pub op: Op,
@@ -22,17 +23,18 @@ pub(super) struct OpHeader<'a> {
 impl Recorder {
     /// Records an operation that needs row-major operands: copies those that are not.
     #[cold]
-    pub(super) fn record_dense(&mut self, parts: OpHeader<'_>, args: &[Operand<'_>]) -> Arc<Value> {
-        let OpHeader { mode, op, dtype, shape, attr, ints } = parts;
+    pub(super) fn record_dense(&mut self, header: OpHeader<'_>, args: &[Operand<'_>]) -> Arc<Value> {
         let mut copied = |arg: &Operand<'_>| match arg {
             Operand::Value(v) if matches!(v.state(), Some(Ok(s)) if !s.view.is_dense()) => {
-                Some(self.record(mode, Op::Cast, v.dtype(), *v.shape(), 0, &[*arg], &[]))
+                let (dtype, shape) = (v.dtype(), *v.shape());
+                let cast = OpHeader { mode: header.mode, op: Op::Cast, dtype, shape, attr: 0, ints: &[] };
+                Some(self.record_again(cast, &[*arg]))
             }
             _ => None,
         };
         let made: Vec<Option<Arc<Value>>> = args.iter().map(&mut copied).collect();
         let args: Vec<Operand<'_>> =
             args.iter().zip(&made).map(|(arg, made)| made.as_ref().map_or(*arg, Operand::Value)).collect();
-        self.record(mode, op, dtype, shape, attr, &args, ints)
+        self.record_again(header, &args)
     }
 }

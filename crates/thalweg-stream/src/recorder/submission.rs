@@ -4,14 +4,20 @@ use super::{Recorder, Wanted};
 use crate::DeviceRef;
 use crate::capture::{CaptureBegin, Captured, CapturedSegment, Source};
 use crate::mode::Mode;
+use crate::tunable::TUNABLES;
 use crate::value::Value;
 use std::sync::Arc;
 use thalweg_runtime::count;
 
 impl Recorder {
     /// Beginning of a capture; `None` while operations wait, which the captured ones could depend on.
-    pub fn begin_capture(&self, device: DeviceRef) -> Option<CaptureBegin> {
-        self.ops.is_empty().then(|| CaptureBegin::new(self.mark(device)))
+    pub fn begin_capture(&mut self, device: DeviceRef) -> Option<CaptureBegin> {
+        if !self.ops.is_empty() {
+            return None;
+        }
+        self.capturing = true;
+        self.check_at = TUNABLES.max_operations.get();
+        Some(CaptureBegin::new(self.mark(device)))
     }
 
     /// Segment of everything that was recorded since the beginning; `None` if the stream was cut since, if the thread
@@ -74,7 +80,7 @@ impl Recorder {
         }
         for op in segment.live.iter() {
             let (shape, dtype) = (*self.values[op].shape(), self.values[op].dtype());
-            self.values[op] = self.next_value(op, shape, dtype);
+            self.values[op] = self.next_value(op, &shape, dtype);
         }
         let results = segment.results.iter().map(|source| match source {
             Source::Op(op) => self.values[*op as usize].clone(),

@@ -6,7 +6,7 @@
 use super::coming::{Coming, RangeGradient};
 use super::rules;
 use crate::Tensor;
-use crate::node::{Cut, Input, Inputs, Node, What};
+use crate::node::{Cut, Input, Inputs, Node, What, reuse};
 use crate::tape::Tracking;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::hash_map::Entry;
@@ -256,6 +256,7 @@ pub(crate) fn run_observed(
         Some((graph.nodes[at as usize].id, coming.total()?))
     };
     let grads = graph.order.iter().filter(|&&at| roles[at as usize].leads).filter_map(total).collect();
+    reuse(graph.nodes);
     PassResult { grads, cuts }
 }
 

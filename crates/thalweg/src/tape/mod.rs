@@ -76,19 +76,23 @@ pub(crate) fn node(op: Op, attr: u32, args: &[Arg<'_>], ints: &[i64], value: &Ar
         return nodes().next();
     }
     let read = reads(op, wanted);
-    let inputs = args.iter().enumerate().map(|(i, arg)| match arg {
-        Arg::Tensor(t) => Input::Tensor {
-            shape: *t.shape(),
-            dtype: t.dtype(),
-            // Cut arguments keep their node, so that messages can name it.
-            node: if can >> i & 1 == 1 { t.node.clone() } else { None },
-            value: (read >> i & 1 == 1).then(|| TapeHandle::new(&t.value)),
-        },
-        Arg::Scalar(bits) => Input::Scalar(*bits),
-    });
-    let results = (read & RESULT != 0).then(|| TapeHandle::new(value)).into_iter().collect();
-    let inputs = Inputs { args: inputs.collect(), results };
-    Some(Node::new(What::Op { op, attr, ints: ints.into() }, inputs))
+    Some(Node::with(What::Op { op, attr, ints: ints.into() }, |inputs| {
+        for (i, arg) in args.iter().enumerate() {
+            inputs.args.push(match arg {
+                Arg::Tensor(t) => Input::Tensor {
+                    shape: *t.shape(),
+                    dtype: t.dtype(),
+                    // Cut arguments keep their node, so that messages can name it.
+                    node: if can >> i & 1 == 1 { t.node.clone() } else { None },
+                    value: (read >> i & 1 == 1).then(|| TapeHandle::new(&t.value)),
+                },
+                Arg::Scalar(bits) => Input::Scalar(*bits),
+            });
+        }
+        if read & RESULT != 0 {
+            inputs.results.push(TapeHandle::new(value));
+        }
+    }))
 }
 
 /// A tensor with this value and its own rule, which depends on `from` and on the nodes `others`; an untracked tensor if

@@ -139,8 +139,22 @@ fn what_depends_on_data_or_gradients_is_not_captured() {
     // A table from the host is a constant.
     let table = || vec![&x * Tensor::from_slice(&[1.0f32, 2.0, 3.0], [3])];
     let captured = capture(table, &[&x]).unwrap();
-    assert_eq!(captured.submit(&[&x]).unwrap()[0].to_vec::<f32>().unwrap(), [1.0, 2.0, 3.0]);
-    // A loop that is cut while it is recorded.
+    let results = captured.submit(&[&x]).unwrap();
+    assert_eq!(results[0].to_vec::<f32>().unwrap(), [1.0, 2.0, 3.0]);
+    assert!(!captured.holds(&results[0]) && !captured.holds(&x));
+    // One that is stored in the table's memory.
+    let view = || {
+        let table = Tensor::from_slice(&[1.0f32, 2.0, 3.0], [3]);
+        vec![&x + &table, table.flip(0), table]
+    };
+    let captured = capture(view, &[&x]).unwrap();
+    let held: Vec<bool> = captured.submit(&[&x]).unwrap().iter().map(|y| captured.holds(y)).collect();
+    assert_eq!((held[0], held[2]), (false, true));
+    // A loop that would be cut where it repeats itself, and one that is too long.
+    let some = || vec![(0..1000).fold(x.clone(), |y, _| y * 1.0001)];
+    let expected = bits(&some());
+    let captured = capture(some, &[&x]).expect("a capture is not cut where a loop repeats itself");
+    assert_eq!((captured.operations(), bits(&captured.submit(&[&x]).unwrap())), (1000, expected));
     let many = || vec![(0..20_000).fold(x.clone(), |y, _| y * 1.0001)];
     assert!(capture(many, &[&x]).is_none());
 }
