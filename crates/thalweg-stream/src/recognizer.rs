@@ -42,6 +42,8 @@ struct Node {
     decisions: Option<Box<Vec<Arc<Decision>>>>,
     /// Whether the stream is cut as soon as this node is reached, because a loop repeats here.
     cut: bool,
+    /// Whether a search for a period has found none here.
+    aperiodic: bool,
 }
 
 pub(crate) struct Recognizer {
@@ -121,6 +123,16 @@ impl Recognizer {
         self.nodes[self.at as usize].cut = true;
     }
 
+    /// Whether a search has found no period of the sequence since the last cut.
+    pub fn is_aperiodic(&self) -> bool {
+        self.nodes[self.at as usize].aperiodic
+    }
+
+    /// Notes that the sequence since the last cut has no period.
+    pub fn set_aperiodic(&mut self) {
+        self.nodes[self.at as usize].aperiodic = true;
+    }
+
     /// Plan number `at` of the current node.
     pub fn known_at(&self, at: usize) -> &CachedPlan {
         &self.nodes[self.at as usize].known[at]
@@ -150,7 +162,7 @@ impl Recognizer {
 
 impl Node {
     fn new(op: RelOp) -> Node {
-        Node { op, usual: 0, others: None, known: Vec::new(), decisions: None, cut: false }
+        Node { op, usual: 0, others: None, known: Vec::new(), decisions: None, cut: false, aperiodic: false }
     }
 }
 

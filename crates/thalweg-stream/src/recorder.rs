@@ -399,7 +399,10 @@ impl Recorder {
             return;
         }
         if n >= self.check_at && self.cut_at == usize::MAX {
-            let Some(p) = period(&self.ops) else {
+            // Searched once for a sequence: some nanoseconds an operation.
+            let found = if self.recognizer.is_aperiodic() { None } else { period(&self.ops) };
+            let Some(p) = found else {
+                self.recognizer.set_aperiodic();
                 self.check_at = (2 * self.check_at).min(most);
                 return;
             };

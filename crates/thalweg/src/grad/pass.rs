@@ -204,7 +204,8 @@ pub(crate) fn run_observed(
     // Gradients of the results of a shared rule, by its node.
     let mut parts: FxHashMap<u32, Vec<(usize, Tensor)>> = FxHashMap::default();
     let mut observe = |node: Option<u32>, grads: &mut [Coming]| {
-        let (Some(observer), Some(leaves)) = (&mut observer, node.and_then(|at| complete.remove(&at))) else { return };
+        let Some(observer) = &mut observer else { return };
+        let Some(leaves) = node.and_then(|at| complete.remove(&at)) else { return };
         for leaf in leaves {
             if let Some(gradient) = std::mem::take(&mut grads[leaf as usize]).total() {
                 observer(graph.nodes[leaf as usize].id, &gradient);
