@@ -8,31 +8,16 @@
 //! [`submit`](crate::submit()) does nothing and returns `None`; the caller records as usual.
 
 use crate::DeviceRef;
+use crate::data_reads::data_reads;
 use crate::mode::Mode;
 use crate::site::Site;
 use crate::template::Mark;
 use crate::value::Value;
 use rustc_hash::FxHashMap;
-use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use thalweg_fusion::BitSet;
 use thalweg_ir::{DType, Op, RelOp, Shape, View};
-
-thread_local! {
-    /// Number of times that this thread has looked at the data of a value.
-    static READS: Cell<u64> = const { Cell::new(0) };
-}
-
-/// Notes that the calling thread looks at data, on which what it records next may depend.
-#[inline]
-pub(crate) fn note_data_read() {
-    READS.set(READS.get().wrapping_add(1));
-}
-
-fn reads() -> u64 {
-    READS.get()
-}
 
 /// Beginning of a capture.
 #[derive(Clone, Copy, Debug)]
@@ -43,12 +28,12 @@ pub struct CaptureBegin {
 
 impl CaptureBegin {
     pub(crate) fn new(mark: Mark) -> CaptureBegin {
-        CaptureBegin { mark, reads: reads() }
+        CaptureBegin { mark, reads: data_reads() }
     }
 
     /// Whether the thread has looked at data since.
     pub(crate) fn has_read(&self) -> bool {
-        self.reads != reads()
+        self.reads != data_reads()
     }
 }
 

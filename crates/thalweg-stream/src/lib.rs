@@ -13,6 +13,7 @@ mod capture;
 mod class_plans;
 mod cold_start;
 mod corrections;
+mod data_reads;
 mod defect;
 mod deferred;
 mod deferred_check;

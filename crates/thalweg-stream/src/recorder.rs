@@ -273,11 +273,11 @@ impl Recorder {
             }
         }
         // Another thread has resolved the argument meanwhile.
-        self.record_again(header, args)
+        self.record_local(header, args)
     }
 
     /// Records an operation whose arguments no other stream is to compute.
-    fn record_again(&mut self, header: OpHeader<'_>, args: &[Operand<'_>]) -> Arc<Value> {
+    fn record_local(&mut self, header: OpHeader<'_>, args: &[Operand<'_>]) -> Arc<Value> {
         let OpHeader { mode, op, dtype, shape, attr, ints } = header;
         match self.record(mode.into(), op, dtype, &shape, attr, args, ints) {
             Recorded::Value(value) => value,

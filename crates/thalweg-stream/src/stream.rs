@@ -6,7 +6,8 @@
 //! one.
 
 use crate::DeviceRef;
-use crate::capture::{CaptureBegin, CapturedSegment, note_data_read};
+use crate::capture::{CaptureBegin, CapturedSegment};
+use crate::data_reads::note_data_read;
 use crate::mode::{mode, packed_mode};
 use crate::pending_error::take_pending_error;
 use crate::recorder::{Recorded, RecordedOp, Recorder, Wanted};

@@ -1,7 +1,7 @@
 //! Values: the shared state behind tensor handles.
 
 use crate::DeviceRef;
-use crate::capture::note_data_read;
+use crate::data_reads::note_data_read;
 use crate::deferred_check::DeferredChecks;
 use crate::history::Watch;
 use crate::mode::Mode;

@@ -7,6 +7,7 @@ mod call;
 mod exchange;
 mod object;
 mod ops;
+mod order;
 mod program;
 mod replay;
 mod value;

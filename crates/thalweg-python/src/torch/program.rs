@@ -8,6 +8,7 @@ use super::call::{Call, Out, Reject, Rule};
 use super::exchange::Exchange;
 use super::object::{Owner, Range, import, object_of};
 use super::ops;
+use super::order::{OrderedResult, ordered};
 use super::replay::{Replay, Replays};
 use super::value::{Arg, Value};
 use crate::dtype::ArrayDType;
@@ -187,15 +188,6 @@ struct Run<'a> {
     captured: Option<Arc<Replay>>,
 }
 
-/// Result of a run before it is computed.
-#[derive(Clone)]
-pub(super) enum OrderedResult {
-    /// A tensor with its dimensions reordered, and the order that undoes it.
-    Tensor(Tensor, Vec<usize>),
-    /// A value that is no tensor.
-    Other(Value),
-}
-
 /// Result before it becomes a Python object.
 enum Computed {
     Memory(TensorMemory, Vec<usize>),
@@ -324,7 +316,7 @@ impl Program {
                 RunDevice { device, gpu: Some(gpu), stream: exchange.current_stream(gpu) }
             }
         };
-        // Those of instructions follow if the run is recorded.
+        // Registers of instructions' results follow if the run is recorded.
         let mut registers = Vec::with_capacity(program.inputs);
         let mut ranges = Vec::with_capacity(program.inputs);
         for object in inputs.iter() {
@@ -439,23 +431,6 @@ impl Program {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Built> {
         self.built.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Inverse of an order of dimensions.
-fn inverse(order: &[usize]) -> Vec<usize> {
-    let mut out = vec![0; order.len()];
-    for (i, &from) in order.iter().enumerate() {
-        out[from] = i;
-    }
-    out
-}
-
-/// The tensor with its dimensions in `order`, and the order that undoes it.
-fn ordered(x: &Tensor, order: Option<&[usize]>) -> (Tensor, Vec<usize>) {
-    match order {
-        Some(order) if order.len() == x.rank() => (x.permute(order), inverse(order)),
-        _ => (x.clone(), (0..x.rank()).collect()),
     }
 }
 

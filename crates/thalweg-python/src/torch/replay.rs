@@ -5,7 +5,7 @@
 //! on numbers, and on dtypes, shapes and layouts of tensors, which are compared, and on settings, which are compared as
 //! well. [`thalweg::Capture`] refuses a run that looked at data; the program refuses one in which PyTorch's kernels ran.
 
-use super::program::OrderedResult;
+use super::order::OrderedResult;
 use super::value::Value;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

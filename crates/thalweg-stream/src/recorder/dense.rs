@@ -28,13 +28,13 @@ impl Recorder {
             Operand::Value(v) if matches!(v.state(), Some(Ok(s)) if !s.view.is_dense()) => {
                 let (dtype, shape) = (v.dtype(), *v.shape());
                 let cast = OpHeader { mode: header.mode, op: Op::Cast, dtype, shape, attr: 0, ints: &[] };
-                Some(self.record_again(cast, &[*arg]))
+                Some(self.record_local(cast, &[*arg]))
             }
             _ => None,
         };
         let made: Vec<Option<Arc<Value>>> = args.iter().map(&mut copied).collect();
         let args: Vec<Operand<'_>> =
             args.iter().zip(&made).map(|(arg, made)| made.as_ref().map_or(*arg, Operand::Value)).collect();
-        self.record_again(header, &args)
+        self.record_local(header, &args)
     }
 }

@@ -37,7 +37,7 @@ impl Recorder {
             })
             .collect();
         own.into_iter().for_each(site);
-        self.record_again(header, &args)
+        self.record_local(header, &args)
     }
 
     /// Records the recomputation, in this segment, of a value that its segment dropped; returns the new value. If there
@@ -100,7 +100,7 @@ impl Recorder {
             let ints = &subgraph.segment.ints[subgraph.ints[i] as usize..subgraph.ints[i + 1] as usize];
             let (shape, attr) = (subgraph.segment.shapes[i], rel.attr);
             let header = OpHeader { mode, op: rel.op, dtype: rel.dtype, shape, attr, ints };
-            let value = self.record_again(header, &args);
+            let value = self.record_local(header, &args);
             if value.epoch == self.epoch {
                 self.again.push(value.index);
                 places[i] = Some(value.index);
