@@ -84,8 +84,7 @@ impl Key {
 
 /// Tensors among the inputs.
 fn tensors(inputs: &[Value]) -> Vec<&Tensor> {
-    let tensor = |value| if let &Value::Tensor(ref x) = value { Some(x) } else { None };
-    inputs.iter().filter_map(tensor).collect()
+    inputs.iter().filter_map(|value| if let Value::Tensor(x) = value { Some(x) } else { None }).collect()
 }
 
 /// Captured run.
