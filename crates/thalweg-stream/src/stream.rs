@@ -194,7 +194,7 @@ pub fn record_batch<R>(
     LOCAL.with_borrow_mut(|local| local.stream(device).lock().record_batch(mode(), template, operands, scalars, then))
 }
 
-/// Begins to capture what the calling thread records on a device; see [`crate::capture`]. `None` while operations wait
+/// Begins to capture what the calling thread records on a device, for [`end_capture`]. `None` while operations wait
 /// there, which what follows could depend on.
 pub fn begin_capture(device: DeviceRef) -> Option<CaptureBegin> {
     LOCAL.with_borrow_mut(|local| local.stream(device).lock().begin_capture(device))
