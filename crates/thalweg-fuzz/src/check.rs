@@ -1,5 +1,6 @@
 //! Checks one program in every mode.
 
+mod capture;
 mod circumstances;
 #[cfg(feature = "wgpu")]
 mod combine_bounds;
@@ -16,6 +17,7 @@ use crate::program::{Argument, Program, Tensor};
 use crate::stability::Stability;
 use crate::traffic::Differences;
 use crate::tuning;
+pub use capture::submissions;
 #[cfg(feature = "wgpu")]
 pub use fast_math::Outcome;
 pub use near::known_parts;
@@ -275,7 +277,20 @@ impl Checker {
         drops: Drops,
         all: bool,
     ) -> Result<Vec<Option<Arc<Value>>>, Error> {
-        let mut inputs: Vec<Option<Arc<Value>>> = self.upload(program, device)?.into_iter().map(Some).collect();
+        let inputs = self.upload(program, device)?;
+        self.record_on(device, program, inputs, drops, all)
+    }
+
+    /// Like [`Checker::record`], on these inputs.
+    fn record_on(
+        &self,
+        device: DeviceRef,
+        program: &Program,
+        inputs: Vec<Arc<Value>>,
+        drops: Drops,
+        all: bool,
+    ) -> Result<Vec<Option<Arc<Value>>>, Error> {
+        let mut inputs: Vec<Option<Arc<Value>>> = inputs.into_iter().map(Some).collect();
         let n = program.steps.len();
         let mut values: Vec<Option<Arc<Value>>> = vec![None; n];
         let (mut last, mut last_input) = (vec![0; n], vec![0; inputs.len()]);
@@ -355,6 +370,7 @@ impl Checker {
             self.with_other_scalars(program)?;
         }
         self.cut(program, &unfused, ways)?;
+        self.captured(program, &unfused)?;
         if ways.plans {
             self.other_plans(program, &unfused)?;
             self.unread(program, &unfused)?;

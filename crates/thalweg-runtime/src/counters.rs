@@ -46,6 +46,8 @@ counters! {
     operations,
     /// Number of segments cut and executed.
     segments,
+    /// Number of segments that were submitted as a whole, as they were captured before. They count as `segments`, too.
+    captured_runs,
     /// Number of segments that failed. Their live results hold the error, or were computed by another run
     /// (`segments_rerun`).
     failed_segments,

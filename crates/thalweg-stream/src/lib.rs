@@ -9,9 +9,11 @@
 
 mod autotune;
 mod calibration;
+mod capture;
 mod class_plans;
 mod cold_start;
 mod corrections;
+mod data_reads;
 mod defect;
 mod deferred;
 mod deferred_check;
@@ -49,6 +51,7 @@ mod value;
 pub use calibration::{
     calibrate, calibrate_as_if, calibrated, compile_samples, costs, save_costs, set_costs, typical_costs,
 };
+pub use capture::{CaptureBegin, CapturedSegment};
 pub use cold_start::{finish_further_searches, finish_searches, set_tiers, set_tiers_of_new_threads, tiers};
 pub use deferred::{deferring, set_deferring};
 pub use deferred_check::FailureToError;
@@ -63,7 +66,10 @@ pub use recorder::{RecordedArg, RecordedOp};
 pub use rematerialization::{recomputing, set_recomputing};
 pub use site::{Counted, Site, site};
 pub use store::{PlanStoreStats, clear_plans, plan_store};
-pub use stream::{flush, is_among_windows, made, mark, record, record_batch, synchronize, template};
+pub use stream::{
+    begin_capture, end_capture, flush, is_among_windows, made, mark, record, record_batch, submit, synchronize,
+    template,
+};
 pub use template::{MAX_OPERANDS, Mark, Template};
 pub use tier::{Tier, TierRun};
 pub use value::{Operand, Storage, TapeHandle, Value};

@@ -1,6 +1,7 @@
 //! Modes and planning settings of the calling thread.
 
 use crate::setting::{Setting, setting};
+use std::num::NonZeroU8;
 use thalweg_fusion::Effort;
 use thalweg_runtime::environment::{self, Value};
 
@@ -79,7 +80,29 @@ impl Mode {
     }
 }
 
-const MODE: Setting<Mode> = setting!(Mode, Mode::from_environment);
+/// A mode in one byte, which every recorded operation reads and compares. Never 0, so that an unset setting is 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct PackedMode(NonZeroU8);
+
+impl From<Mode> for PackedMode {
+    fn from(mode: Mode) -> PackedMode {
+        let Mode { fused, strict, reproducible, matmul, atomic_sums, reference } = mode;
+        let high = matmul == MatmulPrecision::High;
+        let flags = [true, fused, strict, reproducible, high, atomic_sums, reference];
+        let bits = flags.iter().rev().fold(0, |bits, &flag| bits << 1 | flag as u8);
+        PackedMode(NonZeroU8::new(bits).expect("the first flag is set"))
+    }
+}
+
+impl From<PackedMode> for Mode {
+    fn from(packed: PackedMode) -> Mode {
+        let has = |bit: u8| packed.0.get() >> bit & 1 == 1;
+        let matmul = if has(4) { MatmulPrecision::High } else { MatmulPrecision::Highest };
+        Mode { fused: has(1), strict: has(2), reproducible: has(3), matmul, atomic_sums: has(5), reference: has(6) }
+    }
+}
+
+const MODE: Setting<PackedMode> = setting!(PackedMode, || Mode::from_environment().into());
 const CONVOLUTION: Setting<Option<MatmulPrecision>> = setting!(Option<MatmulPrecision>, || None);
 const EFFORT: Setting<Effort> = setting!(Effort, effort_from_environment);
 const MEASURING: Setting<Option<f64>> = setting!(Option<f64>, measuring_from_environment);
@@ -87,12 +110,18 @@ const MEASURING: Setting<Option<f64>> = setting!(Option<f64>, measuring_from_env
 /// The calling thread's mode: from the environment until it is set.
 #[inline]
 pub fn mode() -> Mode {
+    MODE.get().into()
+}
+
+/// [`mode`] as it is stored.
+#[inline]
+pub(crate) fn packed_mode() -> PackedMode {
     MODE.get()
 }
 
 /// Sets the calling thread's mode for what is recorded from now on, and returns the old one.
 pub fn set_mode(new: Mode) -> Mode {
-    MODE.set(new)
+    MODE.set(new.into()).into()
 }
 
 /// Turns [`Mode::reproducible`] on or off for the calling thread and for threads that have recorded nothing yet.
@@ -100,7 +129,7 @@ pub fn set_mode(new: Mode) -> Mode {
 pub fn set_reproducible(on: bool) -> bool {
     // Read first: in a thread that has recorded nothing yet, `mode` would return the new common value afterwards.
     let old = mode();
-    MODE.change_common(|common| Mode { reproducible: on, ..common });
+    MODE.change_common(|common| Mode { reproducible: on, ..common.into() }.into());
     set_mode(Mode { reproducible: on, ..old });
     old.reproducible
 }
@@ -109,7 +138,7 @@ pub fn set_reproducible(on: bool) -> bool {
 /// thread's old value.
 pub fn set_matmul_precision(matmul: MatmulPrecision) -> MatmulPrecision {
     let old = mode();
-    MODE.change_common(|common| Mode { matmul, ..common });
+    MODE.change_common(|common| Mode { matmul, ..common.into() }.into());
     set_mode(Mode { matmul, ..old });
     old.matmul
 }
@@ -175,5 +204,27 @@ fn measuring_from_environment() -> Option<f64> {
         Some(Value::Word(_)) => None,
         Some(Value::Share(share)) => (share > 0.0).then_some(share),
         _ => Some(DEFAULT_FRACTION),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packed_mode_is_the_mode() {
+        for bits in 0..64 {
+            let has = |bit: u8| bits >> bit & 1 == 1;
+            let matmul = if has(3) { MatmulPrecision::High } else { MatmulPrecision::Highest };
+            let mode = Mode {
+                fused: has(0),
+                strict: has(1),
+                reproducible: has(2),
+                matmul,
+                atomic_sums: has(4),
+                reference: has(5),
+            };
+            assert_eq!(Mode::from(PackedMode::from(mode)), mode);
+        }
     }
 }

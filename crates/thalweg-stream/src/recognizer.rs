@@ -4,6 +4,7 @@
 //! usual successor is compared first, so a sequence seen before costs one comparison per operation, however many plans
 //! there are. Other successors are found by hash. Plans are stored at nodes, one for each set of live-outs.
 
+use crate::capture::CapturedSegment;
 use crate::history::History;
 use crate::ready::Ready;
 use crate::rematerialization::Decision;
@@ -11,6 +12,7 @@ use crate::store::Entry;
 use crate::tunable::TUNABLES;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use thalweg_fusion::BitSet;
 use thalweg_ir::RelOp;
 
@@ -40,6 +42,8 @@ struct Node {
     decisions: Option<Box<Vec<Arc<Decision>>>>,
     /// Whether the stream is cut as soon as this node is reached, because a loop repeats here.
     cut: bool,
+    /// Whether a search for a period has found none here.
+    aperiodic: bool,
 }
 
 pub(crate) struct Recognizer {
@@ -47,14 +51,19 @@ pub(crate) struct Recognizer {
     at: u32,
     /// Number of plans stored at all nodes.
     plans: usize,
+    /// Number that no other recognizer of the process has, nor this one before it started over; from 1.
+    number: u32,
 }
+
+static NEXT_NUMBER: AtomicU32 = AtomicU32::new(1);
 
 /// Number of roots, one per mode.
 const ROOTS: usize = crate::mode::Mode::COUNT;
 
 impl Recognizer {
     pub fn new() -> Recognizer {
-        Recognizer { nodes: (0..ROOTS).map(|_| Node::new(root_op())).collect(), at: 0, plans: 0 }
+        let number = NEXT_NUMBER.fetch_add(1, Relaxed);
+        Recognizer { nodes: (0..ROOTS).map(|_| Node::new(root_op())).collect(), at: 0, plans: 0, number }
     }
 
     /// Returns to the root of a mode. Drops all nodes first if there are too many nodes or plans.
@@ -95,9 +104,33 @@ impl Recognizer {
         false
     }
 
+    /// Follows the edges of a captured segment, from the root. Its node is remembered, so that later submissions go
+    /// there at once.
+    pub fn follow(&mut self, segment: &CapturedSegment, ops: &[RelOp]) {
+        match segment.node_in(self.number) {
+            Some(node) => self.at = node,
+            None => {
+                ops.iter().for_each(|op| {
+                    self.step(op);
+                });
+                segment.set_node(self.number, self.at);
+            }
+        }
+    }
+
     /// Marks the current node, so that the stream is cut whenever it is reached.
     pub fn cut_here(&mut self) {
         self.nodes[self.at as usize].cut = true;
+    }
+
+    /// Whether a search has found no period of the sequence since the last cut.
+    pub fn is_aperiodic(&self) -> bool {
+        self.nodes[self.at as usize].aperiodic
+    }
+
+    /// Notes that the sequence since the last cut has no period.
+    pub fn set_aperiodic(&mut self) {
+        self.nodes[self.at as usize].aperiodic = true;
     }
 
     /// Plan number `at` of the current node.
@@ -129,7 +162,7 @@ impl Recognizer {
 
 impl Node {
     fn new(op: RelOp) -> Node {
-        Node { op, usual: 0, others: None, known: Vec::new(), decisions: None, cut: false }
+        Node { op, usual: 0, others: None, known: Vec::new(), decisions: None, cut: false, aperiodic: false }
     }
 }
 

@@ -6,20 +6,21 @@ mod dense;
 mod failures;
 mod rematerialization;
 mod running;
+mod submission;
 
 use crate::DeviceRef;
 use crate::deferred::DeferredValue;
 use crate::deferred_check::DeferredChecks;
 use crate::hash::AddressHasher;
 use crate::index_error::Sorted;
-use crate::mode::Mode;
+use crate::mode::{Mode, PackedMode};
 use crate::pending_error::set_pending_error;
 use crate::recognizer::Recognizer;
 use crate::rematerialization::Decision;
 use crate::report;
 use crate::site::{Site, take_site};
 use crate::tunable::TUNABLES;
-use crate::value::{Operand, Value};
+use crate::value::{Operand, Value, is_elsewhere};
 use dense::OpHeader;
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -53,6 +54,14 @@ pub(crate) enum Wanted {
     Nothing,
 }
 
+/// Outcome of recording an operation.
+pub(crate) enum Recorded {
+    /// The result of the operation.
+    Value(Arc<Value>),
+    /// Nothing was recorded: an argument has to be computed by another stream than this one, whose id it is.
+    Elsewhere(u32),
+}
+
 /// Shapes of results, and dtypes and layouts of inputs, which a [`Segment`] borrows. They are computed at a cut, not
 /// stored while recording.
 type Laid = (Vec<Shape>, Vec<(DType, View)>);
@@ -84,6 +93,8 @@ pub(crate) struct Recorder {
     stream: u32,
     device: DeviceRef,
     mode: Mode,
+    /// `mode`, as operations bring it.
+    packed: PackedMode,
     epoch: u64,
     recognizer: Recognizer,
     ops: Vec<RelOp>,
@@ -118,6 +129,8 @@ pub(crate) struct Recorder {
     checks: Vec<Weak<DeferredChecks>>,
     /// Whether the segment contains windows.
     has_windows: bool,
+    /// Whether the segment is being captured. It comes again as a whole, so it is not cut where a loop repeats itself.
+    capturing: bool,
     /// Call sites of the segment's gathers, scatters and foreign operations.
     sites: Vec<(u32, Site)>,
     /// Dtype and layout of each input, and the input itself if others hold it. Set while a segment with call sites
@@ -140,6 +153,7 @@ impl Recorder {
             stream,
             device,
             mode,
+            packed: mode.into(),
             epoch: NEXT_EPOCH.fetch_add(1, Relaxed),
             recognizer,
             ops: Vec::new(),
@@ -161,6 +175,7 @@ impl Recorder {
             held: Vec::new(),
             checks: Vec::new(),
             has_windows: false,
+            capturing: false,
             sites: Vec::new(),
             saved: Vec::new(),
             live: BitSet::default(),
@@ -176,16 +191,16 @@ impl Recorder {
     #[allow(clippy::too_many_arguments, reason = "the parts of one operation, on the hottest path")]
     pub fn record(
         &mut self,
-        mode: Mode,
+        mode: PackedMode,
         op: Op,
         dtype: DType,
-        shape: Shape,
+        shape: &Shape,
         attr: u32,
         args: &[Operand<'_>],
         ints: &[i64],
-    ) -> Arc<Value> {
-        if mode != self.mode {
-            self.change_mode(mode);
+    ) -> Recorded {
+        if mode != self.packed {
+            self.change_mode(mode.into());
         }
         if self.cut_next || self.turns > 0 && self.comes_round(args) {
             self.cut(Wanted::Nothing);
@@ -195,18 +210,9 @@ impl Recorder {
         for (n, arg) in args.iter().enumerate() {
             if let Operand::Value(v) = arg
                 && v.epoch != self.epoch
+                && !matches!(v.state(), Some(Ok(s)) if dense::reads(op, n, &s.view))
             {
-                // Value that an earlier segment dropped or deferred.
-                if v.state().is_none() {
-                    return self.record_from_left(mode, op, dtype, shape, attr, args, ints);
-                }
-                if let Op::Foreign(of) = op
-                    && dense::is_copied((of, n), v)
-                {
-                    return self.record_dense((of, OpHeader { mode, dtype, shape, attr, ints }), args);
-                }
-                let Some(Err(error)) = v.state() else { continue };
-                return Value::failed(self.device, error.poisoned(), shape, dtype);
+                return self.record_otherwise(OpHeader { mode: self.mode, op, dtype, shape: *shape, attr, ints }, args);
             }
         }
         let mut rel = RelOp { op, dtype, rank: shape.rank() as u8, attr, args: [RelArg::NONE; MAX_ARGS] };
@@ -235,12 +241,52 @@ impl Recorder {
         if cut || self.ops.len() >= self.check_at || self.input_bytes > self.input_limit {
             self.maybe_cut(cut);
         }
-        value
+        Recorded::Value(value)
+    }
+
+    /// Records an operation one of whose arguments is not pending here, is no result in memory, or has a layout that the
+    /// operation does not take.
+    #[cold]
+    fn record_otherwise(&mut self, header: OpHeader<'_>, args: &[Operand<'_>]) -> Recorded {
+        match args.iter().any(|arg| is_elsewhere(arg, self.stream)) {
+            true => Recorded::Elsewhere(self.stream),
+            false => Recorded::Value(self.record_here(header, args)),
+        }
+    }
+
+    /// Like [`Recorder::record_otherwise`], for an argument that no other stream is to compute.
+    fn record_here(&mut self, header: OpHeader<'_>, args: &[Operand<'_>]) -> Arc<Value> {
+        for (n, arg) in args.iter().enumerate() {
+            if let Operand::Value(v) = arg
+                && v.epoch != self.epoch
+            {
+                // Value that an earlier segment dropped or deferred.
+                if v.state().is_none() {
+                    return self.record_from_left(header, args);
+                }
+                if matches!(v.state(), Some(Ok(s)) if !dense::reads(header.op, n, &s.view)) {
+                    return self.record_dense(header, args);
+                }
+                let Some(Err(error)) = v.state() else { continue };
+                return Value::failed(self.device, error.poisoned(), header.shape, header.dtype);
+            }
+        }
+        // Another thread has resolved the argument meanwhile.
+        self.record_local(header, args)
+    }
+
+    /// Records an operation whose arguments no other stream is to compute.
+    fn record_local(&mut self, header: OpHeader<'_>, args: &[Operand<'_>]) -> Arc<Value> {
+        let OpHeader { mode, op, dtype, shape, attr, ints } = header;
+        match self.record(mode.into(), op, dtype, &shape, attr, args, ints) {
+            Recorded::Value(value) => value,
+            Recorded::Elsewhere(_) => self.record_here(header, args),
+        }
     }
 
     /// Makes a pending value for the operation at index `at`, from a spare value if there is one.
     #[inline]
-    fn next_value(&mut self, at: usize, shape: Shape, dtype: DType) -> Arc<Value> {
+    fn next_value(&mut self, at: usize, shape: &Shape, dtype: DType) -> Arc<Value> {
         let index = at as u32;
         match self.spare.pop() {
             Some(mut spare) => {
@@ -248,7 +294,7 @@ impl Recorder {
                 value.reset(shape, dtype, self.device, (self.stream, self.epoch, index));
                 spare
             }
-            None => Arc::new(Value::pending(shape, dtype, self.device, self.stream, self.epoch, index)),
+            None => Arc::new(Value::pending(*shape, dtype, self.device, self.stream, self.epoch, index)),
         }
     }
 
@@ -296,7 +342,7 @@ impl Recorder {
     #[cold]
     fn change_mode(&mut self, mode: Mode) {
         self.cut(Wanted::Nothing);
-        self.mode = mode;
+        (self.mode, self.packed) = (mode, mode.into());
         self.recognizer.restart(mode.index());
     }
 
@@ -346,13 +392,16 @@ impl Recorder {
         while self.input_bytes > self.input_limit {
             self.input_limit += TUNABLES.max_input_bytes.get();
         }
-        if known || n >= self.cut_at || TUNABLES.max_operations.reached_by(n) {
+        if known && !self.capturing || n >= self.cut_at || TUNABLES.max_operations.reached_by(n) {
             self.recognizer.cut_here();
             self.cut_next = true;
             return;
         }
         if n >= self.check_at && self.cut_at == usize::MAX {
-            let Some(p) = period(&self.ops) else {
+            // Searched once for a sequence: some nanoseconds an operation.
+            let found = if self.recognizer.is_aperiodic() { None } else { period(&self.ops) };
+            let Some(p) = found else {
+                self.recognizer.set_aperiodic();
                 self.check_at = (2 * self.check_at).min(most);
                 return;
             };
@@ -386,67 +435,78 @@ impl Recorder {
     pub fn cut(&mut self, wanted: Wanted) {
         if !self.ops.is_empty() {
             self.find_live(wanted);
-            report::cut(|| {
-                self.planned.clone_from(&self.live);
-                self.planned.union(&self.kept);
-                let laid = self.laid_out();
-                self.segment(&laid).to_owned()
-            });
-            let left = self.decide(wanted);
-            self.planned.clone_from(&self.live);
-            count(|c| {
-                c.operations += self.ops.len() as u64;
-                c.segments += 1;
-            });
-            // A panic is a defect of the library. Values that it leaves unresolved get the error, and the stream goes
-            // on. Stages before the launches catch their own panics.
-            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.run(wanted)));
-            let error = match outcome {
-                Ok(Ok(())) => None,
-                Ok(Err(error)) => Some(error),
-                Err(panic) => Some(self.panicked(&*panic)),
-            };
-            let sorted = error.as_ref().and_then(|e| self.sort_out(e));
-            let error = error.filter(|e| sorted.is_some() || !self.run_unfused(e));
-            if let Some(error) = &error {
-                count(|c| c.failed_segments += 1);
-                // The error of the failing operation has the caller's line, if it was found.
-                let found = sorted.as_ref().and_then(|s| s.errors.iter().flatten().next());
-                set_pending_error(found.unwrap_or(error).clone());
-            }
-            if let Some(Sorted { errors, made }) = sorted {
-                for (i, made) in made {
-                    self.values[i].resolve(made);
-                }
-                for i in self.live.iter() {
-                    if let Some(error) = &errors[i] {
-                        self.values[i].resolve(Err(error.clone()));
-                    }
-                }
-                for (i, recipe) in left {
-                    match &errors[i] {
-                        Some(error) => self.values[i].resolve(Err(error.clone())),
-                        None => self.values[i].defer(recipe),
-                    }
-                }
-            } else if let Some(error) = error {
-                tracing::warn!(%error, operations = self.ops.len(), "a segment failed");
-                for i in self.live.iter().chain(left.iter().map(|l| l.0)) {
-                    self.values[i].resolve(Err(error.clone()));
-                }
-            } else {
-                left.into_iter().for_each(|(i, recipe)| self.values[i].defer(recipe));
-            }
+            self.run_segment(wanted);
         }
         self.note_checks();
-        self.ops.clear();
         let room = TUNABLES.max_spare_values.size().saturating_sub(self.spare.len());
         let dead =
             self.values.drain(..).filter_map(|mut v| Arc::get_mut(&mut v).is_some_and(Value::empty).then_some(v));
         self.spare.extend(dead.take(room));
+        self.begin_segment();
+    }
+
+    /// Runs the recorded operations, whose live results are known, and resolves these.
+    fn run_segment(&mut self, wanted: Wanted) {
+        report::cut(|| {
+            self.planned.clone_from(&self.live);
+            self.planned.union(&self.kept);
+            let laid = self.laid_out();
+            self.segment(&laid).to_owned()
+        });
+        let left = self.decide(wanted);
+        self.planned.clone_from(&self.live);
+        count(|c| {
+            c.operations += self.ops.len() as u64;
+            c.segments += 1;
+        });
+        // A panic is a defect of the library. Values that it leaves unresolved get the error, and the stream goes
+        // on. Stages before the launches catch their own panics.
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.run(wanted)));
+        let error = match outcome {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error),
+            Err(panic) => Some(self.panicked(&*panic)),
+        };
+        let sorted = error.as_ref().and_then(|e| self.sort_out(e));
+        let error = error.filter(|e| sorted.is_some() || !self.run_unfused(e));
+        if let Some(error) = &error {
+            count(|c| c.failed_segments += 1);
+            // The error of the failing operation has the caller's line, if it was found.
+            let found = sorted.as_ref().and_then(|s| s.errors.iter().flatten().next());
+            set_pending_error(found.unwrap_or(error).clone());
+        }
+        if let Some(Sorted { errors, made }) = sorted {
+            for (i, made) in made {
+                self.values[i].resolve(made);
+            }
+            for i in self.live.iter() {
+                if let Some(error) = &errors[i] {
+                    self.values[i].resolve(Err(error.clone()));
+                }
+            }
+            for (i, recipe) in left {
+                match &errors[i] {
+                    Some(error) => self.values[i].resolve(Err(error.clone())),
+                    None => self.values[i].defer(recipe),
+                }
+            }
+        } else if let Some(error) = error {
+            tracing::warn!(%error, operations = self.ops.len(), "a segment failed");
+            for i in self.live.iter().chain(left.iter().map(|l| l.0)) {
+                self.values[i].resolve(Err(error.clone()));
+            }
+        } else {
+            left.into_iter().for_each(|(i, recipe)| self.values[i].defer(recipe));
+        }
+    }
+
+    /// Forgets the operations and begins a new segment.
+    fn begin_segment(&mut self) {
+        self.ops.clear();
         self.decision = None;
         self.sites.clear();
         self.has_windows = false;
+        self.capturing = false;
         self.saved.clear();
         self.again.clear();
         self.ints.clear();

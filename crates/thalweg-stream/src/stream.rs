@@ -6,12 +6,14 @@
 //! one.
 
 use crate::DeviceRef;
-use crate::mode::mode;
+use crate::capture::{CaptureBegin, CapturedSegment};
+use crate::data_reads::note_data_read;
+use crate::mode::{mode, packed_mode};
 use crate::pending_error::take_pending_error;
-use crate::recorder::{RecordedOp, Recorder, Wanted};
+use crate::recorder::{Recorded, RecordedOp, Recorder, Wanted};
 use crate::site::{site, take_site};
 use crate::template::{Mark, Template};
-use crate::value::{NO_STREAM, Operand, Storage, Value};
+use crate::value::{NO_STREAM, Operand, Storage, Value, is_elsewhere};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -119,20 +121,14 @@ pub fn record(
     args: &[Operand<'_>],
     ints: &[i64],
 ) -> Arc<Value> {
-    let mut computed = false;
     loop {
         let recorded = LOCAL.with_borrow_mut(|local| {
-            let stream = local.stream(device);
-            match !computed && args.iter().any(|arg| is_elsewhere(arg, stream.id)) {
-                true => Err(stream.id),
-                false => Ok(stream.lock().record(mode(), op, dtype, shape, attr, args, ints)),
-            }
+            local.stream(device).lock().record(packed_mode(), op, dtype, &shape, attr, args, ints)
         });
         match recorded {
-            Ok(value) => return value,
-            Err(own) => compute_elsewhere(args, own),
+            Recorded::Value(value) => return value,
+            Recorded::Elsewhere(own) => compute_elsewhere(args, own),
         }
-        computed = true;
     }
 }
 
@@ -165,6 +161,10 @@ fn compute_elsewhere(args: &[Operand<'_>], own: u32) {
     for arg in args.iter().filter(|arg| is_elsewhere(arg, own)) {
         let Operand::Value(v) = arg else { continue };
         v.compute();
+        if v.is_pending() {
+            // Its stream is gone.
+            v.resolve(v.outcome().map_err(|e| e.poisoned()));
+        }
     }
     by.into_iter().for_each(site);
 }
@@ -194,10 +194,32 @@ pub fn record_batch<R>(
     LOCAL.with_borrow_mut(|local| local.stream(device).lock().record_batch(mode(), template, operands, scalars, then))
 }
 
-/// Whether an argument has to be computed by a stream other than `own`.
-#[inline]
-fn is_elsewhere(arg: &Operand<'_>, own: u32) -> bool {
-    matches!(arg, Operand::Value(v) if v.stream != own && !v.is_resolved() && v.recompute_recipe().is_none())
+/// Begins to capture what the calling thread records on a device, for [`end_capture`]. `None` while operations wait
+/// there, which what follows could depend on.
+pub fn begin_capture(device: DeviceRef) -> Option<CaptureBegin> {
+    LOCAL.with_borrow_mut(|local| local.stream(device).lock().begin_capture(device))
+}
+
+/// Segment of everything that the calling thread recorded since `begin`, to be [submitted](submit) on other operands of
+/// the same dtypes and layouts. The caller guarantees that nothing but these, and the keys of random numbers, determined
+/// what was recorded. `None` if that cannot be: the stream was cut, the thread has looked at the data of a value, or a
+/// result is neither an operand nor was recorded.
+pub fn end_capture(begin: &CaptureBegin, operands: &[&Arc<Value>], results: &[&Arc<Value>]) -> Option<CapturedSegment> {
+    LOCAL.with_borrow_mut(|local| local.stream(begin.mark.device).lock().end_capture(begin, operands, results))
+}
+
+/// Runs a captured segment on other operands, which it does not overwrite, and returns the results, which are computed
+/// or have failed. `keys` replace those of the random numbers. `None`, with nothing run, if an operand is not computed
+/// or has another dtype or layout than the captured one, if the calling thread's mode is another one, or while
+/// operations wait in its stream.
+pub fn submit(
+    segment: &CapturedSegment,
+    operands: &[&Arc<Value>],
+    keys: impl Iterator<Item = u64>,
+) -> Option<Vec<Arc<Value>>> {
+    // Cloned first: running may drop tensors, which must find the thread's streams unborrowed.
+    let stream = LOCAL.with_borrow_mut(|local| local.stream(segment.device).clone());
+    stream.lock().submit(segment, mode(), operands, keys)
 }
 
 impl Value {
@@ -241,6 +263,7 @@ impl Value {
     pub fn unchecked(&self) -> Result<Storage, Error> {
         self.compute();
         self.note_read();
+        note_data_read();
         match self.state() {
             Some(Ok(storage)) => Ok(storage.clone()),
             _ => self.outcome(),

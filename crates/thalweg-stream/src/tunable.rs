@@ -11,7 +11,7 @@ thalweg_ir::tunables! {
         /// Maximum bytes of inputs that a segment alone keeps alive before it is cut.
         max_input_bytes: 512 << 20, in 64..=65536,
         /// Maximum number of values kept for reuse by the next segment, a quarter of a kilobyte each.
-        max_spare_values: 2048, in 0..=8,
+        max_spare_values: 8192, in 0..=8,
         /// Maximum number of nodes of a recognizer before it starts over: a program that never repeats itself must not
         /// grow without bound.
         max_nodes: 1 << 20, in 16..=512,

@@ -1,6 +1,7 @@
 //! Values: the shared state behind tensor handles.
 
 use crate::DeviceRef;
+use crate::data_reads::note_data_read;
 use crate::deferred_check::DeferredChecks;
 use crate::history::Watch;
 use crate::mode::Mode;
@@ -157,6 +158,12 @@ pub enum Operand<'a> {
     Scalar(u64),
 }
 
+/// Whether an argument has to be computed by a stream other than `own`.
+#[inline]
+pub(crate) fn is_elsewhere(arg: &Operand<'_>, own: u32) -> bool {
+    matches!(arg, Operand::Value(v) if v.stream != own && !v.is_resolved() && v.recompute_recipe().is_none())
+}
+
 /// Stream id of a value that no stream recorded.
 pub(crate) const NO_STREAM: u32 = u32::MAX;
 
@@ -179,9 +186,9 @@ impl Value {
     /// Reinitializes a value that was [emptied](Value::empty), in place and field by field, to the state of
     /// [`Value::pending`].
     #[inline]
-    pub(crate) fn reset(&mut self, shape: Shape, dtype: DType, device: DeviceRef, at: (u32, u64, u32)) {
+    pub(crate) fn reset(&mut self, shape: &Shape, dtype: DType, device: DeviceRef, at: (u32, u64, u32)) {
         debug_assert!(self.state.get().is_none());
-        (self.shape, self.dtype, self.device) = (shape, dtype, device);
+        (self.shape, self.dtype, self.device) = (*shape, dtype, device);
         (self.stream, self.epoch, self.index) = at;
         *self.input_hint.get_mut() = 0;
         *self.kept.get_mut() = 0;
@@ -345,6 +352,7 @@ impl Value {
     /// The error that prevented the value.
     pub(crate) fn outcome(&self) -> Result<Storage, Error> {
         self.note_read();
+        note_data_read();
         if let Some(checks) = self.checks() {
             checks.resolve()?;
         }

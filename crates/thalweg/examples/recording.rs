@@ -8,7 +8,8 @@
 //! ```
 //! A word after the number selects the operations: `methods`, calls of a `kernel` (three operations each), of one whose
 //! `numbers` change, of a `row` kernel, of one with `places`, of one with a new number each time, so that it is
-//! `traced`, of one with a `loop` or with `plain` data, of a `tile`. The program prints the number of operations, and
+//! `traced`, of one with a `loop` or with `plain` data, of a `tile`; or `gradients`, a loss and its backward pass
+//! (`recording::forward`, `recording::backward`). The program prints the number of operations, and
 //! the minimum time to record one.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -90,12 +91,70 @@ fn turn(x: &Tensor, [w, b]: [&Tensor; 2], what: &str) -> Tensor {
     y
 }
 
+/// Records the loss of a recurrent network: ten operations in each of 25 steps.
+#[inline(never)]
+fn forward(x: &Tensor, [w, b]: [&Tensor; 2]) -> Tensor {
+    let mut h = x.clone();
+    for i in 0..CALLS {
+        let input = x.slice(i as isize % 4..i as isize % 4 + 1);
+        let gate = (h.matmul(w) + b).sigmoid();
+        h = (&h * &gate + (&input - &h).tanh() * (1.0 - &gate)) * 0.999;
+    }
+    h.square().sum(..)
+}
+
+/// Records the backward pass of [`forward`].
+#[inline(never)]
+fn backward(loss: &Tensor, w: &Tensor) -> Tensor {
+    loss.backward()[w].clone()
+}
+
+/// Records forward and backward passes, and prints the minimum time of each operation.
+fn gradients(turns: usize, x: &Tensor, [w, b]: [&Tensor; 2]) -> Result<(), thalweg::Error> {
+    let (w, b) = (w.tracked(), b.tracked());
+    let count = || thalweg::synchronize().map(|()| thalweg::counters().operations);
+    let before = count()?;
+    drop(forward(x, [&w, &b]).to_vec::<f32>()?);
+    let ops = count()? - before;
+    for _ in 0..3 {
+        backward(&forward(x, [&w, &b]), &w).to_vec::<f32>()?;
+    }
+    let all = (count()? - before - ops) / 3;
+    let mut least = [f64::INFINITY; 3];
+    for _ in 0..turns {
+        let begun = Instant::now();
+        let loss = forward(x, [&w, &b]);
+        let recorded = begun.elapsed().as_nanos() as f64;
+        let gradient = backward(&loss, &w);
+        let passed = begun.elapsed().as_nanos() as f64;
+        gradient.to_vec::<f32>()?;
+        drop(loss);
+        let read = begun.elapsed().as_nanos() as f64;
+        for (least, ns) in least.iter_mut().zip([recorded, passed - recorded, read - passed]) {
+            *least = least.min(ns);
+        }
+    }
+    let [forward, backward, read] = least;
+    let (own, all) = (ops as f64, all as f64);
+    println!(
+        "gradients: {ops} operations forward, {:.1} ns each, {} backward, {:.1} ns each; cut and run {:.1} ns each",
+        forward / own,
+        all - own,
+        backward / (all - own),
+        read / all
+    );
+    Ok(())
+}
+
 fn main() -> Result<(), thalweg::Error> {
     let turns: usize = std::env::args().nth(1).and_then(|a| a.parse().ok()).unwrap_or(200);
     let what = std::env::args().nth(2).unwrap_or_else(|| "methods".into());
     let x = Tensor::from_slice(&[0.25f32; 16], [4, 4]);
     let (w, b) = (&x * 0.5, Tensor::from_slice(&[0.1f32; 4], [4]));
     thalweg::synchronize()?;
+    if what == "gradients" {
+        return gradients(turns, &x, [&w, &b]);
+    }
     let before = thalweg::counters().operations;
     let mut least = f64::INFINITY;
     for _ in 0..turns {

@@ -41,6 +41,11 @@ impl TensorMemory {
         self.storage.view.is_dense()
     }
 
+    /// Whether another library owns the memory: the tensor is a view of one from [`Tensor::from_memory`].
+    pub fn is_external(&self) -> bool {
+        !self.storage.buffer.may_be_overwritten()
+    }
+
     /// Dtype of the elements.
     pub fn dtype(&self) -> DType {
         self.dtype

@@ -129,6 +129,7 @@ mod rows;
 
 // Everything else.
 mod axes;
+mod capture;
 mod combine;
 pub mod communication;
 mod complex;
@@ -165,6 +166,7 @@ mod windows;
 pub use assign::{SliceMut, SlicePart};
 pub use attention::Attention;
 pub use axes::{Axes, Axis, Index, Sizes};
+pub use capture::{Capture, CapturedSegment};
 pub use complex::Complex;
 pub use conv::{Conv, ConvTranspose};
 pub use create::{Options, Progression};

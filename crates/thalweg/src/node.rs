@@ -5,7 +5,9 @@
 //! of ids, each gradient is complete when its node is reached. The only lock is a node's own, taken by backward passes
 //! only. There is no recursion: neither passes nor drops depend on the depth of the graph.
 
+use smallvec::SmallVec;
 use std::any::Any;
+use std::cell::RefCell;
 use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -59,8 +61,9 @@ pub(crate) struct Cut {
 /// Arguments and, if the rule reads them, the results: at most one for every node except a [`What::Joint`].
 #[derive(Clone, Default)]
 pub(crate) struct Inputs {
-    pub(crate) args: Vec<Input>,
-    pub(crate) results: Vec<TapeHandle>,
+    // Inline for most operations, so that a node is one allocation.
+    pub(crate) args: SmallVec<[Input; 2]>,
+    pub(crate) results: SmallVec<[TapeHandle; 1]>,
 }
 
 /// Argument of a recorded operation.
@@ -88,9 +91,53 @@ impl Input {
     }
 }
 
+/// Maximum number of nodes that a thread keeps for reuse, a third of a kilobyte each: those of a segment of as many
+/// operations as a stream records at most.
+const MAX_SPARE_NODES: usize = 8192;
+
+thread_local! {
+    /// Nodes that backward passes have consumed, for reuse: an allocator caches only a few of a size.
+    static SPARE: RefCell<Vec<Arc<Node>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Keeps those nodes for reuse that nobody else holds.
+pub(crate) fn reuse(nodes: Vec<Arc<Node>>) {
+    // Emptied and dropped while the list is not borrowed: a rule's values may be of any type.
+    let mut free: Vec<Arc<Node>> = Vec::with_capacity(nodes.len());
+    free.extend(nodes.into_iter().filter_map(|mut node| {
+        let own = Arc::get_mut(&mut node)?;
+        own.what = What::Leaf;
+        own.release();
+        Some(node)
+    }));
+    // A thread that ends has no list any more.
+    let _ = SPARE.try_with(|spare| {
+        if let Ok(mut spare) = spare.try_borrow_mut() {
+            let room = MAX_SPARE_NODES.saturating_sub(spare.len());
+            spare.extend(free.drain(..free.len().min(room)));
+        }
+    });
+}
+
+fn spare_node() -> Option<Arc<Node>> {
+    SPARE.try_with(|spare| spare.try_borrow_mut().ok()?.pop()).ok()?
+}
+
 impl Node {
     pub(crate) fn new(what: What, inputs: Inputs) -> Arc<Node> {
-        Arc::new(Node { id: NEXT.fetch_add(1, Relaxed), what, inputs: Mutex::new(Some(inputs)) })
+        Node::with(what, |own| *own = inputs)
+    }
+
+    /// A node whose inputs, empty at first, `fill` adds in place.
+    #[inline]
+    pub(crate) fn with(what: What, fill: impl FnOnce(&mut Inputs)) -> Arc<Node> {
+        let id = NEXT.fetch_add(1, Relaxed);
+        let mut node =
+            spare_node().unwrap_or_else(|| Arc::new(Node { id: 0, what: What::Leaf, inputs: Mutex::new(None) }));
+        let own = Arc::get_mut(&mut node).expect("nobody else has it");
+        (own.id, own.what) = (id, what);
+        fill(own.inputs.get_mut().unwrap_or_else(|e| e.into_inner()).insert(Inputs::default()));
+        node
     }
 
     /// A lower bound of the id of the next node.
@@ -113,9 +160,12 @@ impl Node {
         self.inputs.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// The nodes of the arguments; `None` after a backward pass has consumed the node.
-    pub(crate) fn parents(&self) -> Option<Vec<Arc<Node>>> {
-        self.lock().as_ref().map(|inputs| inputs.args.iter().filter_map(|a| a.node().cloned()).collect())
+    /// Calls `f` with the node of each argument. False, without a call, after a backward pass has consumed the node.
+    pub(crate) fn each_argument(&self, f: impl FnMut(Option<&Arc<Node>>)) -> bool {
+        let inputs = self.lock();
+        let Some(inputs) = &*inputs else { return false };
+        inputs.args.iter().map(Input::node).for_each(f);
+        true
     }
 
     /// The values saved for the rule; `keep` retains them for a later pass.
@@ -136,8 +186,15 @@ impl Node {
 }
 
 impl Drop for Node {
-    /// Drops the nodes that only this one references. Iterative: recursion over a long chain would overflow the stack.
     fn drop(&mut self) {
+        self.release();
+    }
+}
+
+impl Node {
+    /// Drops the inputs, and the nodes that only this one references. Iterative: recursion over a long chain would
+    /// overflow the stack.
+    fn release(&mut self) {
         let own = |node: &mut Node| node.inputs.get_mut().unwrap_or_else(|e| e.into_inner()).take();
         let mut waiting: Vec<Arc<Node>> = vec![];
         let free = |inputs: Option<Inputs>, waiting: &mut Vec<Arc<Node>>| {

@@ -7,7 +7,9 @@ mod call;
 mod exchange;
 mod object;
 mod ops;
+mod order;
 mod program;
+mod replay;
 mod value;
 
 use pyo3::prelude::*;
@@ -27,6 +29,13 @@ fn finish_searches(py: Python<'_>) {
     });
 }
 
+/// Turns replays of captured runs on or off for all programs of the process, and returns whether they were on. For
+/// comparisons: results are the same.
+#[pyfunction]
+fn set_replays(on: bool) -> bool {
+    replay::set_replays(on)
+}
+
 /// Adds the submodule `torch` to the module.
 ///
 /// # Errors
@@ -37,5 +46,6 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     torch.add_class::<program::Program>()?;
     torch.add_function(wrap_pyfunction!(operations, &torch)?)?;
     torch.add_function(wrap_pyfunction!(finish_searches, &torch)?)?;
+    torch.add_function(wrap_pyfunction!(set_replays, &torch)?)?;
     module.add_submodule(&torch)
 }

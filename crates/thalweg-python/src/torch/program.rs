@@ -8,15 +8,17 @@ use super::call::{Call, Out, Reject, Rule};
 use super::exchange::Exchange;
 use super::object::{Owner, Range, import, object_of};
 use super::ops;
+use super::order::{OrderedResult, ordered};
+use super::replay::{Replay, Replays};
 use super::value::{Arg, Value};
 use crate::dtype::ArrayDType;
 use crate::error::{failure, run as guarded, run_fallible};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 use thalweg::{Device, Error, Generator, MAX_RANK, MatmulPrecision, Tensor, TensorMemory};
 
@@ -82,6 +84,8 @@ const VIEWS: &[&str] = &[
 #[derive(Default)]
 struct Counts {
     runs: u64,
+    /// Runs that submitted captured operations.
+    replays: u64,
     first_ns: u64,
     later_ns: u64,
     /// Runs of PyTorch's kernels by operation, and why.
@@ -107,6 +111,7 @@ pub struct Program {
     built: Mutex<Built>,
     finished: OnceLock<Built>,
     counts: Mutex<Counts>,
+    replays: Replays,
 }
 
 /// Instructions and results.
@@ -176,8 +181,11 @@ struct Run<'a> {
     place: RunDevice,
     /// Results of PyTorch's kernels whose memory recorded work may read.
     kept: Vec<Py<PyAny>>,
+    /// Values of the inputs, followed by those of the instructions' results.
     registers: Vec<Value>,
     ranges: Vec<Range>,
+    /// Captured run that this one replays, or is.
+    captured: Option<Arc<Replay>>,
 }
 
 /// Result before it becomes a Python object.
@@ -197,7 +205,12 @@ impl Program {
     #[pyo3(signature = (inputs, gpu=None))]
     fn new(inputs: usize, gpu: Option<i32>) -> Program {
         let built = Built { gpu, inputs, registers: inputs, ..Built::default() };
-        Program { built: Mutex::new(built), finished: OnceLock::new(), counts: Mutex::default() }
+        Program {
+            built: Mutex::new(built),
+            finished: OnceLock::new(),
+            counts: Mutex::default(),
+            replays: Replays::default(),
+        }
     }
 
     /// Appends an instruction.
@@ -303,25 +316,44 @@ impl Program {
                 RunDevice { device, gpu: Some(gpu), stream: exchange.current_stream(gpu) }
             }
         };
-        let mut registers = vec![Value::None; program.registers];
+        // Registers of instructions' results follow if the run is recorded.
+        let mut registers = Vec::with_capacity(program.inputs);
         let mut ranges = Vec::with_capacity(program.inputs);
-        for (register, object) in registers.iter_mut().zip(inputs.iter()) {
+        for object in inputs.iter() {
             let (value, range) = import(exchange, (place.device, place.gpu), &object, ())?;
-            *register = value;
+            registers.push(value);
             ranges.push(range);
         }
-        let mut state = Run { program, exchange, place, kept: vec![], registers, ranges };
+        let mut state = Run { program, exchange, place, kept: vec![], registers, ranges, captured: None };
         let mut eager = HashMap::new();
+        let mut replayed = false;
         let computed = guarded(py, || {
             let _restore = Restore {
                 device: thalweg::set_default_device(Some(place.device)),
                 atomic: thalweg::set_atomic_sums(place.gpu.is_some() && !deterministic),
                 random: seed.map(seeded),
             };
-            let run = |state: &mut Run<'_>, eager: &mut _| -> Result<Vec<Computed>, Failure> {
+            let mut run = |state: &mut Run<'_>, eager: &mut _| -> Result<Vec<Computed>, Failure> {
                 place.after_torch()?;
-                state.execute(eager)?;
-                let computed = state.compute()?;
+                let settings = (deterministic, tf32);
+                let ordered = match self.replays.submit(&state.registers, settings) {
+                    Some((replay, ordered)) => {
+                        replayed = true;
+                        state.captured = Some(replay);
+                        state.registers.clear();
+                        ordered
+                    }
+                    None => {
+                        let capture = self.replays.begin(&state.registers, settings, place.device);
+                        state.registers.resize(program.registers, Value::None);
+                        state.execute(eager)?;
+                        let ordered = state.ordered_results();
+                        let end = |capture| self.replays.end(capture, &ordered, !eager.is_empty());
+                        state.captured = capture.and_then(end);
+                        ordered
+                    }
+                };
+                let computed = state.compute(&ordered)?;
                 place.before_torch()?;
                 Ok(computed)
             };
@@ -365,6 +397,7 @@ impl Program {
         let spent = start.elapsed().as_nanos() as u64;
         self.count(|counts| {
             counts.runs += 1;
+            counts.replays += u64::from(replayed);
             *if counts.runs == 1 { &mut counts.first_ns } else { &mut counts.later_ns } += spent;
         });
         PyList::new(py, out)
@@ -375,6 +408,7 @@ impl Program {
         let out = PyDict::new(py);
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         out.set_item("runs", counts.runs)?;
+        out.set_item("replays", counts.replays)?;
         out.set_item("first_ms", counts.first_ns as f64 / 1e6)?;
         let later = counts.runs.saturating_sub(1).max(1);
         out.set_item("later_ms", counts.later_ns as f64 / 1e6 / later as f64)?;
@@ -397,23 +431,6 @@ impl Program {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Built> {
         self.built.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Inverse of an order of dimensions.
-fn inverse(order: &[usize]) -> Vec<usize> {
-    let mut out = vec![0; order.len()];
-    for (i, &from) in order.iter().enumerate() {
-        out[from] = i;
-    }
-    out
-}
-
-/// The tensor with its dimensions in `order`, and the order that undoes it.
-fn ordered(x: &Tensor, order: Option<&[usize]>) -> (Tensor, Vec<usize>) {
-    match order {
-        Some(order) if order.len() == x.rank() => (x.permute(order), inverse(order)),
-        _ => (x.clone(), (0..x.rank()).collect()),
     }
 }
 
@@ -517,53 +534,60 @@ impl Run<'_> {
         Ok(import(self.exchange, (self.place.device, self.place.gpu), object, owner)?.0)
     }
 
-    /// Computes all results.
-    fn compute(&mut self) -> Result<Vec<Computed>, Failure> {
+    /// Results in the order of dimensions that the program promises.
+    fn ordered_results(&mut self) -> Vec<OrderedResult> {
         let results = &self.program.results;
-        let failed = Failure::Thalweg;
         // Only results stay, so that a kernel writes nothing else to memory.
         let values: Vec<Value> = results.iter().map(|r| self.registers[r.register].clone()).collect();
         self.registers.clear();
+        let of = |(value, result): (Value, &ProgramResult)| match value {
+            Value::Tensor(x) => {
+                let (x, back) = ordered(&x, result.order.as_deref());
+                // A value of which a copy is recorded is not held, so that only the copy is written.
+                OrderedResult::Tensor(if result.copied { x.recorded_copy() } else { x }, back)
+            }
+            other => OrderedResult::Other(other),
+        };
+        values.into_iter().zip(results).map(of).collect()
+    }
+
+    /// Computes all results.
+    fn compute(&mut self, ordered: &[OrderedResult]) -> Result<Vec<Computed>, Failure> {
+        let results = &self.program.results;
+        let failed = Failure::Thalweg;
         let mut seen: HashMap<usize, usize> = HashMap::new();
-        let mut ordered_values = Vec::with_capacity(values.len());
-        // A value of which a copy is recorded is not held, so that only the copy is written.
-        let mut others: Vec<Option<Value>> = Vec::with_capacity(values.len());
-        for (value, result) in values.into_iter().zip(results) {
-            let (tensor, other) = match value {
-                Value::Tensor(x) => {
-                    let (x, back) = ordered(&x, result.order.as_deref());
-                    (Some((if result.copied { x.recorded_copy() } else { x }, back)), None)
-                }
-                other => (None, Some(other)),
-            };
-            ordered_values.push(tensor);
-            others.push(other);
-        }
-        // The first call computes everything that was recorded.
         let mut out: Vec<Computed> = Vec::with_capacity(results.len());
         let mut memories: Vec<Option<TensorMemory>> = Vec::with_capacity(results.len());
-        for value in &ordered_values {
-            memories.push(match value {
-                Some((x, _)) => Some(self.place.memory(x).map_err(failed)?),
-                None => None,
+        // All results are wanted: the first one's read alone could leave others for later.
+        thalweg::flush();
+        for result in ordered {
+            memories.push(match result {
+                OrderedResult::Tensor(x, _) => Some(self.place.memory(x).map_err(failed)?),
+                OrderedResult::Other(_) => None,
             });
         }
-        let mut taken: Vec<(usize, usize)> = vec![];
-        for (i, (other, memory)) in others.into_iter().zip(memories).enumerate() {
+        // Ends of the results' memory by their beginnings. They are disjoint.
+        let mut taken: BTreeMap<usize, usize> = BTreeMap::new();
+        for (i, (ordered, memory)) in ordered.iter().zip(memories).enumerate() {
             let result = &results[i];
             if let Some(&first) = seen.get(&result.register) {
                 out.push(Computed::Same(first));
                 continue;
             }
             seen.insert(result.register, i);
-            let (Some(memory), Some((x, back))) = (memory, &ordered_values[i]) else {
-                out.push(Computed::Value(other.unwrap_or(Value::None)));
-                continue;
+            let (x, back, memory) = match (ordered, memory) {
+                (OrderedResult::Tensor(x, back), Some(memory)) => (x, back, memory),
+                (OrderedResult::Other(value), _) => {
+                    out.push(Computed::Value(value.clone()));
+                    continue;
+                }
+                (OrderedResult::Tensor(..), None) => unreachable!("each tensor has memory"),
             };
             let size = memory.dtype().size();
             let start = memory.address().addr();
             let end = start + x.numel() * size;
-            let source = self.ranges.iter().position(|r| start >= r.first && start < r.end);
+            let among = |r: &Range| start >= r.first && start < r.end;
+            let source = memory.is_external().then(|| self.ranges.iter().position(among)).flatten();
             if let (Some(input), true) = (source, result.saved) {
                 let strides: Vec<isize> = back.iter().map(|&i| memory.strides()[i]).collect();
                 if strides.iter().all(|&s| s >= 0) {
@@ -573,9 +597,11 @@ impl Run<'_> {
                     continue;
                 }
             }
-            let shared = taken.iter().any(|&(a, b)| start < b && a < end);
+            // Neither overlaps the last one that begins before its end, nor is read by later runs.
+            let shared = taken.range(..end).next_back().is_some_and(|(_, &b)| start < b)
+                || self.captured.as_ref().is_some_and(|replay| replay.segment.holds(x));
             if source.is_none() && memory.is_dense() && !shared && x.numel() > 0 {
-                taken.push((start, end));
+                taken.insert(start, end);
                 out.push(Computed::Memory(memory, back.clone()));
             } else {
                 let copy = self.place.copy(x).map_err(failed)?;

@@ -78,7 +78,7 @@ impl Recorder {
             self.ops[first + step as usize].args[slot as usize] = arg;
         }
         self.values.reserve(ops.len());
-        for (i, (op, &shape)) in ops.iter().zip(shapes).enumerate() {
+        for (i, (op, shape)) in ops.iter().zip(shapes).enumerate() {
             let value = self.next_value(first + i, shape, op.dtype);
             self.values.push(value);
         }

@@ -7,36 +7,43 @@ use super::Recorder;
 use crate::mode::Mode;
 use crate::value::{Operand, Value};
 use std::sync::Arc;
-use thalweg_ir::{DType, Foreign, Op, Shape};
+use thalweg_ir::{DType, Op, Shape, View};
 
-/// Foreign operation to record, without its arguments.
+/// Operation to record, without its arguments.
+#[derive(Clone, Copy)]
 pub(super) struct OpHeader<'a> {
     pub mode: Mode,
+    pub op: Op,
     pub dtype: DType,
     pub shape: Shape,
     pub attr: u32,
     pub ints: &'a [i64],
 }
 
-/// Whether operand `n` of a foreign operation lies in memory in a way that the operation cannot read.
-pub(super) fn is_copied((of, n): (Foreign, usize), operand: &Value) -> bool {
-    matches!(operand.state(), Some(Ok(s)) if !of.reads(n, &s.view))
+/// Whether an operation can read its operand `n` in memory through this view.
+#[inline]
+pub(super) fn reads(op: Op, n: usize, view: &View) -> bool {
+    match op {
+        Op::Foreign(of) => of.reads(n, view),
+        _ => true,
+    }
 }
 
 impl Recorder {
-    /// Records a foreign operation with copies of those operands that it cannot read as they are.
+    /// Records an operation with copies of those operands that it cannot read as they are.
     #[cold]
-    pub(super) fn record_dense(&mut self, (of, parts): (Foreign, OpHeader<'_>), args: &[Operand<'_>]) -> Arc<Value> {
-        let (op, OpHeader { mode, dtype, shape, attr, ints }) = (Op::Foreign(of), parts);
+    pub(super) fn record_dense(&mut self, header: OpHeader<'_>, args: &[Operand<'_>]) -> Arc<Value> {
         let mut copied = |(n, arg): (usize, &Operand<'_>)| match arg {
-            Operand::Value(v) if is_copied((of, n), v) => {
-                Some(self.record(mode, Op::Cast, v.dtype(), *v.shape(), 0, &[*arg], &[]))
+            Operand::Value(v) if matches!(v.state(), Some(Ok(s)) if !reads(header.op, n, &s.view)) => {
+                let (dtype, shape) = (v.dtype(), *v.shape());
+                let cast = OpHeader { mode: header.mode, op: Op::Cast, dtype, shape, attr: 0, ints: &[] };
+                Some(self.record_local(cast, &[*arg]))
             }
             _ => None,
         };
         let made: Vec<Option<Arc<Value>>> = args.iter().enumerate().map(&mut copied).collect();
         let args: Vec<Operand<'_>> =
             args.iter().zip(&made).map(|(arg, made)| made.as_ref().map_or(*arg, Operand::Value)).collect();
-        self.record(mode, op, dtype, shape, attr, &args, ints)
+        self.record_local(header, &args)
     }
 }

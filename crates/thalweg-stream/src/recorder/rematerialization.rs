@@ -1,5 +1,6 @@
 //! Values that only a tape holds, as the recorder handles them. See [`crate::rematerialization`].
 
+use super::dense::OpHeader;
 use super::{Recorder, Wanted};
 use crate::calibration::planning_costs;
 use crate::mode::Mode;
@@ -10,30 +11,20 @@ use crate::value::{Operand, Recomputation, Recompute, Value};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use thalweg_fusion::{BitSet, Question};
-use thalweg_ir::{Arg, DType, Op, Shape};
+use thalweg_ir::Arg;
 use thalweg_runtime::count;
 
 impl Recorder {
     /// Records an operation some of whose arguments were dropped by their segments, after recomputing these.
     #[cold]
-    #[allow(clippy::too_many_arguments, reason = "the parts of one operation")]
-    pub(super) fn record_from_left(
-        &mut self,
-        mode: Mode,
-        op: Op,
-        dtype: DType,
-        shape: Shape,
-        attr: u32,
-        args: &[Operand<'_>],
-        ints: &[i64],
-    ) -> Arc<Value> {
+    pub(super) fn record_from_left(&mut self, header: OpHeader<'_>, args: &[Operand<'_>]) -> Arc<Value> {
         // The call site belongs to this operation, not to the operations that recompute its arguments.
         let own = take_site();
         // Recomputed arguments, held until the operation is recorded, so that a cut in between writes them.
         let made: Vec<Option<Arc<Value>>> = args
             .iter()
             .map(|arg| match arg {
-                Operand::Value(v) if !v.is_resolved() && v.epoch != self.epoch => self.recompute(mode, v),
+                Operand::Value(v) if !v.is_resolved() && v.epoch != self.epoch => self.recompute(header.mode, v),
                 _ => None,
             })
             .collect();
@@ -46,7 +37,7 @@ impl Recorder {
             })
             .collect();
         own.into_iter().for_each(site);
-        self.record(mode, op, dtype, shape, attr, &args, ints)
+        self.record_local(header, &args)
     }
 
     /// Records the recomputation, in this segment, of a value that its segment dropped; returns the new value. If there
@@ -107,7 +98,9 @@ impl Recorder {
                 .collect();
             left.sites_of(i).for_each(site);
             let ints = &subgraph.segment.ints[subgraph.ints[i] as usize..subgraph.ints[i + 1] as usize];
-            let value = self.record(mode, rel.op, rel.dtype, subgraph.segment.shapes[i], rel.attr, &args, ints);
+            let (shape, attr) = (subgraph.segment.shapes[i], rel.attr);
+            let header = OpHeader { mode, op: rel.op, dtype: rel.dtype, shape, attr, ints };
+            let value = self.record_local(header, &args);
             if value.epoch == self.epoch {
                 self.again.push(value.index);
                 places[i] = Some(value.index);

@@ -54,11 +54,6 @@ impl RangeGradient {
 }
 
 impl Coming {
-    /// Starts the accumulation with a gradient of the whole tensor.
-    pub(super) fn of(gradient: Tensor) -> Coming {
-        Coming { whole: Some(gradient), ranges: vec![] }
-    }
-
     /// Adds a gradient of the whole tensor.
     pub(super) fn add(&mut self, gradient: Tensor) {
         self.whole = Some(match self.whole.take() {
@@ -74,7 +69,12 @@ impl Coming {
 
     /// The sum of all gradients. The order of additions follows from the order of the calls, and from the indices of
     /// ranges.
-    pub(super) fn total(mut self) -> Option<Tensor> {
+    #[inline]
+    pub(super) fn total(self) -> Option<Tensor> {
+        if self.ranges.is_empty() { self.whole } else { self.with_ranges() }
+    }
+
+    fn with_ranges(mut self) -> Option<Tensor> {
         let mut ranges = std::mem::take(&mut self.ranges);
         ranges.sort_by_key(|s| (s.axis, s.start));
         let apart = ranges.windows(2).all(|two| two[0].axis == two[1].axis && two[0].end() <= two[1].start);

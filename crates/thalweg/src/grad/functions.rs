@@ -3,7 +3,7 @@
 use super::Gradients;
 use super::gradients::through;
 use super::inputs::Inputs;
-use super::pass::{self, PassMode, PassResult, Wanted};
+use super::pass::{self, PassMode, Wanted};
 use crate::node::{Node, What};
 use crate::tape::{self, Rule, Tracking};
 use crate::{Options, Shape, Tensor, random};
@@ -241,16 +241,16 @@ fn asked<I: Inputs>(name: &str, y: &Tensor, dy: Tensor, inputs: &I, way: PassMod
             ),
         }
     }
-    let PassResult { grads, cuts } = pass::run(name, y.root(name), dy, &Wanted::Nodes(&nodes), way);
+    let found = pass::run(name, y.root(name), dy, &Wanted::Nodes(&nodes), way);
     let mut each = Vec::with_capacity(nodes.len());
     for (i, node) in nodes.iter().enumerate() {
-        match grads.get(&node.id) {
+        match found.get(node.id) {
             Some(gradient) => each.push(gradient.clone()),
-            None if cuts.is_empty() => each.push(tensors[i].detach().zeros_like()),
+            None if found.cuts.is_empty() => each.push(tensors[i].detach().zeros_like()),
             None => panic!(
                 "{name}: the result does not depend on input {i} of shape {}{}",
                 tensors[i].shape(),
-                through(&cuts)
+                through(&found.cuts)
             ),
         }
     }
@@ -264,8 +264,8 @@ pub(crate) fn gradients_of(name: &str, y: &Tensor, x: &[Tensor], create: bool) -
     let nodes: Vec<Arc<Node>> = x.iter().filter_map(|x| x.node.clone()).collect();
     assert_eq!(nodes.len(), x.len(), "each is tracked");
     let way = if create { CREATING } else { PassMode { create: false, keep: false } };
-    let PassResult { grads, .. } = pass::run(name, y.root(name), y.seed(name), &Wanted::Nodes(&nodes), way);
-    nodes.iter().map(|n| grads.get(&n.id).cloned()).collect()
+    let found = pass::run(name, y.root(name), y.seed(name), &Wanted::Nodes(&nodes), way);
+    nodes.iter().map(|n| found.get(n.id).cloned()).collect()
 }
 
 /// The gradients of a scalar with respect to tracked tensors, as `torch.autograd.grad`, in the form of the inputs: one,
@@ -547,8 +547,8 @@ where
     let y = f(form(xs.iter().map(alias).collect()));
     let Some(root) = y.node.as_ref().filter(|n| n.carries() && n.id >= begin) else { return y };
     let aliased = |node: &Node| matches!(node.what, What::Own(ALIAS, _));
-    let seen = pass::reached("checkpoint", root, 0, |n| n.id < begin || aliased(n));
-    let captured: Vec<Arc<Node>> = seen.into_iter().filter(|n| n.id < begin).collect();
+    let graph = pass::reached("checkpoint", root, 0, |n| n.id < begin || aliased(n));
+    let captured: Vec<Arc<Node>> = graph.into_nodes().filter(|n| n.id < begin).collect();
     let count = xs.len();
     let rule: Box<Rule> = Box::new(move |inputs, args, dy| {
         let create = tape::is_tracking();
@@ -572,7 +572,7 @@ where
         let wanted: Vec<Arc<Node>> = nodes.iter().flatten().cloned().collect();
         let way = PassMode { create, keep: create };
         let mut found = pass::run("checkpoint", root, dy, &Wanted::Ends(&wanted, begin), way);
-        nodes.into_iter().map(|n| n.and_then(|n| found.grads.remove(&n.id))).collect()
+        nodes.into_iter().map(|n| n.and_then(|n| found.take(n.id))).collect()
     });
     tape::own(&y.value, "checkpoint", (&xs, true), captured, rule)
 }

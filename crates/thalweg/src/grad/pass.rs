@@ -6,9 +6,10 @@
 use super::coming::{Coming, RangeGradient};
 use super::rules;
 use crate::Tensor;
-use crate::node::{Cut, Input, Inputs, Node, What};
+use crate::node::{Cut, Input, Inputs, Node, What, reuse};
 use crate::tape::Tracking;
-use std::collections::{BinaryHeap, HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use thalweg_ir::Op;
 
@@ -33,51 +34,93 @@ pub(crate) struct PassMode {
 
 /// Result of a backward pass.
 pub(crate) struct PassResult {
-    /// Gradients by node id.
-    pub(crate) grads: HashMap<u64, Tensor>,
+    /// Gradients with the ids of their nodes, in descending order.
+    pub(crate) grads: Vec<(u64, Tensor)>,
     /// Operations without a gradient that the pass met.
     pub(crate) cuts: Vec<Cut>,
 }
 
-/// Node in a heap that is ordered by id, the largest first.
-struct ById(Arc<Node>);
+impl PassResult {
+    /// The gradient of a node.
+    pub(crate) fn get(&self, id: u64) -> Option<&Tensor> {
+        self.index(id).map(|at| &self.grads[at].1)
+    }
 
-impl PartialEq for ById {
-    fn eq(&self, other: &ById) -> bool {
-        self.0.id == other.0.id
+    /// Removes and returns the gradient of a node.
+    pub(crate) fn take(&mut self, id: u64) -> Option<Tensor> {
+        self.index(id).map(|at| self.grads.remove(at).1)
     }
-}
-impl Eq for ById {}
-impl PartialOrd for ById {
-    fn partial_cmp(&self, other: &ById) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for ById {
-    fn cmp(&self, other: &ById) -> std::cmp::Ordering {
-        self.0.id.cmp(&other.0.id)
+
+    fn index(&self, id: u64) -> Option<usize> {
+        self.grads.binary_search_by(|(other, _)| id.cmp(other)).ok()
     }
 }
 
-/// The nodes reachable from `root` with ids above `floor`, by descending id; the search stops at `ends`.
+/// Index of an argument without a node, or whose node the pass does not visit.
+const NO_NODE: u32 = u32::MAX;
+
+/// Subgraph that a node reaches. Edges are indices into `nodes`, so that a pass looks nothing up by id.
+pub(crate) struct Reached {
+    /// The nodes, in the order in which the search found them: the root is the first.
+    nodes: Vec<Arc<Node>>,
+    /// Nodes of the arguments of all nodes, one after the other: an index into `nodes`, or [`NO_NODE`].
+    edges: Vec<u32>,
+    /// Range of each node's arguments in `edges`; empty where the search ended.
+    args: Vec<(u32, u32)>,
+    /// Indices of the nodes by descending id: each node before those of its arguments.
+    order: Vec<u32>,
+}
+
+impl Reached {
+    /// The nodes by descending id.
+    pub(crate) fn into_nodes(self) -> impl Iterator<Item = Arc<Node>> {
+        self.order.into_iter().map(move |at| self.nodes[at as usize].clone())
+    }
+
+    /// Nodes of the arguments of a node.
+    fn parents(&self, at: u32) -> &[u32] {
+        let (begin, end) = self.args[at as usize];
+        &self.edges[begin as usize..end as usize]
+    }
+}
+
+/// The nodes reachable from `root` with ids of at least `floor`; the search stops at `ends`.
 ///
 /// # Panics
 /// When a backward pass has freed one of them.
 #[track_caller]
-pub(crate) fn reached(name: &str, root: &Arc<Node>, floor: u64, ends: impl Fn(&Node) -> bool) -> Vec<Arc<Node>> {
-    let mut heap = BinaryHeap::from([ById(root.clone())]);
-    let mut order: Vec<Arc<Node>> = vec![];
-    while let Some(ById(node)) = heap.pop() {
-        if order.last().is_some_and(|last| last.id == node.id) {
-            continue;
+pub(crate) fn reached(name: &str, root: &Arc<Node>, floor: u64, ends: impl Fn(&Node) -> bool) -> Reached {
+    let mut known = FxHashMap::from_iter([(root.id, 0)]);
+    let mut found = Reached { nodes: vec![root.clone()], edges: vec![], args: vec![], order: vec![] };
+    // Breadth-first: nodes are also the queue.
+    while let Some(node) = found.nodes.get(found.args.len()) {
+        let (begin, mut new) = (found.edges.len() as u32, smallvec::SmallVec::<[Arc<Node>; 4]>::new());
+        if !ends(node) {
+            let next = found.nodes.len();
+            let visit = |parent: Option<&Arc<Node>>| {
+                let index = match parent {
+                    Some(p) if p.id >= floor => match known.entry(p.id) {
+                        Entry::Occupied(at) => *at.get(),
+                        Entry::Vacant(at) => {
+                            new.push(p.clone());
+                            *at.insert((next + new.len() - 1) as u32)
+                        }
+                    },
+                    _ => NO_NODE,
+                };
+                found.edges.push(index);
+            };
+            if !node.each_argument(visit) {
+                used_up(name, node)
+            }
         }
-        if !ends(&node) {
-            let Some(parents) = node.parents() else { used_up(name, &node) };
-            heap.extend(parents.into_iter().filter(|p| p.id >= floor).map(ById));
-        }
-        order.push(node);
+        found.args.push((begin, found.edges.len() as u32));
+        found.nodes.extend(new);
     }
-    order
+    let mut order: Vec<(u64, u32)> = found.nodes.iter().enumerate().map(|(i, n)| (n.id, i as u32)).collect();
+    order.sort_unstable_by_key(|&(id, _)| std::cmp::Reverse(id));
+    found.order.extend(order.into_iter().map(|(_, i)| i));
+    found
 }
 
 /// Propagates `dy`, the gradient of the value of `root`, to the requested nodes.
@@ -91,6 +134,17 @@ pub(crate) fn run(name: &str, root: &Arc<Node>, dy: Tensor, wanted: &Wanted<'_>,
 
 /// Function that is called with a leaf's id and its gradient.
 pub(crate) type Observer<'a> = &'a mut dyn FnMut(u64, &Tensor);
+
+/// Role of a node in a pass.
+#[derive(Clone, Copy, Default)]
+struct Role {
+    /// Whether the gradient of the node is returned.
+    asked: bool,
+    /// Whether the node, or one that it is computed from, is asked for.
+    leads: bool,
+    /// Whether a node that it is computed from is asked for, so that its rule is applied.
+    through: bool,
+}
 
 /// Like [`run`], with a function to call with each leaf's gradient as soon as it is complete.
 ///
@@ -110,8 +164,8 @@ pub(crate) fn run_observed(
         Wanted::Nodes(nodes) => (nodes.iter().map(|n| n.id).min().unwrap_or(u64::MAX), 0),
         Wanted::Ends(_, end) => (0, *end),
     };
-    let named: HashSet<u64> = match wanted {
-        Wanted::Leaves => HashSet::new(),
+    let named: FxHashSet<u64> = match wanted {
+        Wanted::Leaves => FxHashSet::default(),
         Wanted::Nodes(nodes) | Wanted::Ends(nodes, _) => nodes.iter().map(|n| n.id).collect(),
     };
     let ends = |node: &Node| node.id < end || end > 0 && named.contains(&node.id);
@@ -119,82 +173,91 @@ pub(crate) fn run_observed(
         Wanted::Leaves => matches!(node.what, What::Leaf),
         _ => named.contains(&node.id),
     };
-    let order = reached(name, root, floor, ends);
+    let graph = reached(name, root, floor, ends);
     let mut cuts: Vec<Cut> = vec![];
-    // From the requested nodes upwards: the nodes that lead to them, and those that do so through their arguments.
-    let mut leads: HashSet<u64> = HashSet::with_capacity(order.len());
-    let mut through: HashSet<u64> = HashSet::with_capacity(order.len());
-    // Leaves whose gradients are complete after a node, by its id: it is the last one that is visited of their users.
-    let mut complete: HashMap<u64, Vec<u64>> = HashMap::new();
-    let mut used: HashSet<u64> = HashSet::new();
-    for node in order.iter().rev() {
+    let mut roles = vec![Role::default(); graph.nodes.len()];
+    // Leaves whose gradients are complete after a node: it is the last one that is visited of their users.
+    let mut complete: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
+    let mut used: FxHashSet<u32> = FxHashSet::default();
+    // From the requested nodes upwards.
+    for &at in graph.order.iter().rev() {
+        let node = &graph.nodes[at as usize];
         if let What::Cut(cut) = node.what {
             cuts.push(cut);
         }
-        let parents = || node.parents().unwrap_or_default();
-        if !ends(node) && parents().iter().any(|p| leads.contains(&p.id)) {
-            through.insert(node.id);
-            leads.insert(node.id);
-            if observer.is_some() {
-                let leaves =
-                    parents().into_iter().filter(|p| p.is_leaf() && leads.contains(&p.id) && used.insert(p.id));
-                complete.insert(node.id, leaves.map(|leaf| leaf.id).collect());
-            }
-        } else if asked(node) {
-            leads.insert(node.id);
+        let leads = |p: u32| p != NO_NODE && roles[p as usize].leads;
+        let asked = asked(node);
+        let through = graph.parents(at).iter().any(|&p| leads(p));
+        if through && observer.is_some() {
+            let leaf = |p: u32| leads(p) && graph.nodes[p as usize].is_leaf();
+            let leaves = graph.parents(at).iter().copied().filter(|&p| leaf(p) && used.insert(p));
+            complete.insert(at, leaves.collect());
         }
+        roles[at as usize] = Role { asked, leads: asked || through, through };
     }
     cuts.sort_unstable();
     cuts.dedup();
     let _mode = Tracking::set(way.create);
-    let mut grads: HashMap<u64, Coming> = HashMap::from([(root.id, Coming::of(dy))]);
+    let mut grads: Vec<Coming> = Vec::new();
+    grads.resize_with(graph.nodes.len(), Coming::default);
+    grads[0].add(dy);
     // Gradients of the results of a shared rule, by its node.
-    let mut parts: HashMap<u64, Vec<(usize, Tensor)>> = HashMap::new();
-    let mut observe = |node: Option<u64>, grads: &mut HashMap<u64, Coming>| {
-        let (Some(observer), Some(leaves)) = (&mut observer, node.and_then(|id| complete.remove(&id))) else { return };
+    let mut parts: FxHashMap<u32, Vec<(usize, Tensor)>> = FxHashMap::default();
+    let mut observe = |node: Option<u32>, grads: &mut [Coming]| {
+        let Some(observer) = &mut observer else { return };
+        let Some(leaves) = node.and_then(|at| complete.remove(&at)) else { return };
         for leaf in leaves {
-            if let Some(gradient) = grads.remove(&leaf).and_then(Coming::total) {
-                observer(leaf, &gradient);
-                grads.insert(leaf, Coming::of(gradient));
+            if let Some(gradient) = std::mem::take(&mut grads[leaf as usize]).total() {
+                observer(graph.nodes[leaf as usize].id, &gradient);
+                grads[leaf as usize].add(gradient);
             }
         }
     };
     let mut visited = None;
-    for node in order {
-        if !through.contains(&node.id) {
+    for &at in &graph.order {
+        let (node, role) = (&graph.nodes[at as usize], roles[at as usize]);
+        if !role.through {
             continue;
         }
-        observe(visited.replace(node.id), &mut grads);
-        let dy = grads.remove(&node.id).and_then(Coming::total);
-        if let Some(dy) = dy.as_ref().filter(|_| asked(&node)) {
-            grads.insert(node.id, Coming::of(dy.clone()));
+        observe(visited.replace(at), &mut grads);
+        let dy = std::mem::take(&mut grads[at as usize]).total();
+        if let Some(dy) = dy.as_ref().filter(|_| role.asked) {
+            grads[at as usize].add(dy.clone());
         }
-        let Some(inputs) = node.inputs(way.keep || way.create) else { used_up(name, &node) };
-        let to = |i: usize| inputs.args[i].node().filter(|n| leads.contains(&n.id));
-        if let (Some(range), Some(whole)) = (dy.as_ref().and_then(|dy| range_gradient(&node, &inputs, dy)), to(0)) {
-            grads.entry(whole.id).or_default().add_range(range);
+        let Some(inputs) = node.inputs(way.keep || way.create) else { used_up(name, node) };
+        let parents = graph.parents(at);
+        let to = |i: usize| parents.get(i).copied().filter(|&p| p != NO_NODE && roles[p as usize].leads);
+        if let (Some(range), Some(whole)) = (dy.as_ref().and_then(|dy| range_gradient(node, &inputs, dy)), to(0)) {
+            grads[whole as usize].add_range(range);
             continue;
         }
         let found = match (&node.what, dy) {
             (What::Part(_, i), Some(dy)) => {
-                to(0).into_iter().for_each(|whole| parts.entry(whole.id).or_default().push((*i, dy.clone())));
+                to(0).into_iter().for_each(|whole| parts.entry(whole).or_default().push((*i, dy.clone())));
                 continue;
             }
-            (What::Joint(..), _) => match parts.remove(&node.id) {
-                Some(dys) => rules::of_joint(&node, &inputs, dys, way.create),
+            (What::Joint(..), _) => match parts.remove(&at) {
+                Some(dys) => rules::of_joint(node, &inputs, dys, way.create),
                 None => continue,
             },
-            (_, Some(dy)) => rules::gradients(&node, &inputs, dy, |i| to(i).is_some(), way.create),
+            (_, Some(dy)) => rules::gradients(node, &inputs, dy, |i| to(i).is_some(), way.create),
             (_, None) => continue,
         };
-        hand_down(found, to, &mut grads);
+        for (i, gradient) in found.into_iter().enumerate() {
+            if let (Some(parent), Some(gradient)) = (to(i), gradient) {
+                grads[parent as usize].add(gradient);
+            }
+        }
     }
     observe(visited, &mut grads);
     // Only gradients of leaves and requested nodes are left; the others have been propagated. Sums are recorded in an
     // order that is the same for each pass, since another order is another segment.
-    let mut left: Vec<(u64, Coming)> = grads.into_iter().filter(|(id, _)| leads.contains(id)).collect();
-    left.sort_unstable_by_key(|(id, _)| std::cmp::Reverse(*id));
-    let grads = left.into_iter().filter_map(|(id, coming)| Some((id, coming.total()?))).collect();
+    let total = |&at: &u32| {
+        let coming = std::mem::take(&mut grads[at as usize]);
+        Some((graph.nodes[at as usize].id, coming.total()?))
+    };
+    let grads = graph.order.iter().filter(|&&at| roles[at as usize].leads).filter_map(total).collect();
+    reuse(graph.nodes);
     PassResult { grads, cuts }
 }
 
@@ -203,19 +266,6 @@ fn range_gradient(node: &Node, inputs: &Inputs, dy: &Tensor) -> Option<RangeGrad
     match (&node.what, inputs.args.first()) {
         (What::Op { op: Op::Slice, ints, .. }, Some(Input::Tensor { shape, .. })) => RangeGradient::of(dy, shape, ints),
         _ => None,
-    }
-}
-
-/// Adds the gradients from a rule to those of the arguments; `to` maps an argument to its node.
-fn hand_down<'a>(
-    found: Vec<Option<Tensor>>,
-    to: impl Fn(usize) -> Option<&'a Arc<Node>>,
-    grads: &mut HashMap<u64, Coming>,
-) {
-    for (i, gradient) in found.into_iter().enumerate() {
-        if let (Some(parent), Some(gradient)) = (to(i), gradient) {
-            grads.entry(parent.id).or_default().add(gradient);
-        }
     }
 }
 

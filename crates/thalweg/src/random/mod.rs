@@ -60,6 +60,21 @@ impl Generator {
         key
     }
 
+    /// Keys of the draws `draws` after this state.
+    pub(crate) fn keys_after(self, draws: impl Iterator<Item = u64>) -> impl Iterator<Item = u64> {
+        draws.map(move |n| Generator { draws: self.draws + n, ..self }.key())
+    }
+
+    /// Number of draws from an earlier state to this one; `None` if the generator was seeded between.
+    pub(crate) fn draws_since(self, earlier: Generator) -> Option<u64> {
+        (self.seed == earlier.seed).then(|| self.draws.checked_sub(earlier.draws))?
+    }
+
+    /// The generator after so many more draws.
+    pub(crate) fn advanced(self, draws: u64) -> Generator {
+        Generator { draws: self.draws + draws, ..self }
+    }
+
     #[track_caller]
     fn draw(&mut self, kind: RandomKind, dtype: DType, shape: Shape, device: Device) -> Tensor {
         record0(device.0, Op::Random(kind), dtype, shape, Some(self.key()))

@@ -6,6 +6,7 @@ use crate::node::{Cut, Input, Inputs, Node, What};
 use crate::operand::Arg;
 use crate::{Shape, Tensor};
 use needs::{RESULT, carried, reads};
+use smallvec::{SmallVec, smallvec};
 use std::cell::Cell;
 use std::panic::Location;
 use std::sync::Arc;
@@ -75,19 +76,23 @@ pub(crate) fn node(op: Op, attr: u32, args: &[Arg<'_>], ints: &[i64], value: &Ar
         return nodes().next();
     }
     let read = reads(op, wanted);
-    let inputs = args.iter().enumerate().map(|(i, arg)| match arg {
-        Arg::Tensor(t) => Input::Tensor {
-            shape: *t.shape(),
-            dtype: t.dtype(),
-            // Cut arguments keep their node, so that messages can name it.
-            node: if can >> i & 1 == 1 { t.node.clone() } else { None },
-            value: (read >> i & 1 == 1).then(|| TapeHandle::new(&t.value)),
-        },
-        Arg::Scalar(bits) => Input::Scalar(*bits),
-    });
-    let results = if read & RESULT != 0 { vec![TapeHandle::new(value)] } else { vec![] };
-    let inputs = Inputs { args: inputs.collect(), results };
-    Some(Node::new(What::Op { op, attr, ints: ints.into() }, inputs))
+    Some(Node::with(What::Op { op, attr, ints: ints.into() }, |inputs| {
+        for (i, arg) in args.iter().enumerate() {
+            inputs.args.push(match arg {
+                Arg::Tensor(t) => Input::Tensor {
+                    shape: *t.shape(),
+                    dtype: t.dtype(),
+                    // Cut arguments keep their node, so that messages can name it.
+                    node: if can >> i & 1 == 1 { t.node.clone() } else { None },
+                    value: (read >> i & 1 == 1).then(|| TapeHandle::new(&t.value)),
+                },
+                Arg::Scalar(bits) => Input::Scalar(*bits),
+            });
+        }
+        if read & RESULT != 0 {
+            inputs.results.push(TapeHandle::new(value));
+        }
+    }))
 }
 
 /// A tensor with this value and its own rule, which depends on `from` and on the nodes `others`; an untracked tensor if
@@ -116,7 +121,7 @@ pub(crate) fn own(
         node: Some(n),
         value: None,
     });
-    let inputs = Inputs { args: args.chain(others).collect(), results: vec![] };
+    let inputs = Inputs { args: args.chain(others).collect(), results: SmallVec::new() };
     Tensor { value: value.clone(), node: Some(Node::new(What::Own(name, Box::new(rule)), inputs)) }
 }
 
@@ -147,7 +152,7 @@ pub(crate) fn joint(values: &[Arc<Value>], name: &'static str, from: &[Tensor], 
 pub(crate) fn part(whole: &Arc<Node>, name: &'static str, i: usize, value: &Value) -> Arc<Node> {
     let (shape, dtype) = (*value.shape(), value.dtype());
     let arg = Input::Tensor { shape, dtype, node: Some(whole.clone()), value: None };
-    Node::new(What::Part(name, i), Inputs { args: vec![arg], results: vec![] })
+    Node::new(What::Part(name, i), Inputs { args: smallvec![arg], results: SmallVec::new() })
 }
 
 /// Tracked tensor (a leaf) with this value.

@@ -31,7 +31,9 @@ pub(crate) struct Partials {
     /// The derivative by each argument; `None` if no gradient flows to it (a condition).
     pub(crate) by: Vec<Option<Expr>>,
     /// Bit masks of the values that each derivative reads.
-    reads: Vec<u8>,
+    reads: [u8; 3],
+    /// Bit mask of the arguments that gradients flow to.
+    carried: u8,
 }
 
 /// List of terms under construction.
@@ -73,8 +75,9 @@ impl Partials {
             };
             reached.push(reads);
         }
-        let reads = by.iter().map(|d| d.map_or(0, |d| reached[d.0 as usize])).collect();
-        Some(Partials { terms, by, reads })
+        let reads = std::array::from_fn(|i| by.get(i).copied().flatten().map_or(0, |d| reached[d.0 as usize]));
+        let carried = by.iter().enumerate().fold(0, |mask, (i, d)| mask | (d.is_some() as u8) << i);
+        Some(Partials { terms, by, reads, carried })
     }
 }
 
@@ -82,8 +85,7 @@ impl Partials {
 /// zero.
 pub(crate) fn carried(op: Op) -> u8 {
     match op {
-        Op::Element(e) => Partials::of(e)
-            .map_or(0, |p| p.by.iter().enumerate().fold(0, |mask, (i, d)| mask | (d.is_some() as u8) << i)),
+        Op::Element(e) => Partials::of(e).map_or(0, |p| p.carried),
         // Kernel calls and bitcasts have already refused tracked arguments that would need a gradient.
         _ => op.info().grad_args,
     }
@@ -93,9 +95,9 @@ pub(crate) fn carried(op: Op) -> u8 {
 pub(crate) fn reads(op: Op, wanted: u8) -> u8 {
     let wants = |i: u8| wanted >> i & 1 == 1;
     match op {
-        Op::Element(e) => Partials::of(e).map_or(0, |p| {
-            p.reads.iter().enumerate().filter(|(i, _)| wants(*i as u8)).fold(0, |mask, (_, reads)| mask | reads)
-        }),
+        Op::Element(e) => {
+            Partials::of(e).map_or(0, |p| (0..3).filter(|&i| wants(i)).fold(0, |mask, i| mask | p.reads[i as usize]))
+        }
         _ => op.info().saved_for(wanted),
     }
 }

@@ -6,6 +6,7 @@
 mod arrays;
 mod boxes;
 mod by_blocks;
+mod captures;
 mod cold_start;
 mod contractions;
 mod convolutions;

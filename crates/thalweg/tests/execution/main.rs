@@ -9,6 +9,7 @@ mod counting;
 mod assign;
 mod autotuning;
 mod axes;
+mod captures;
 mod contractions;
 mod explained;
 mod failures;

@@ -1,12 +1,13 @@
 //! Rule of matrix products: two more matrix products.
 
-use super::Step;
+use super::{ArgumentGradients, Step};
 use crate::{Shape, Tensor};
+use smallvec::smallvec;
 
 /// `dA = dY·Bᵀ` and `dB = Aᵀ·dY`, summed where leading dimensions broadcast. For a factor that is one matrix for all
 /// samples, the product itself sums over samples and rows. For a factor that is a transpose, such as a layer's weights,
 /// the gradient is computed as that of the original, `(dYᵀ·A)ᵀ`, so that its reader gets it in row-major order.
-pub(super) fn matmul(step: &Step<'_>, dy: &Tensor) -> Vec<Option<Tensor>> {
+pub(super) fn matmul(step: &Step<'_>, dy: &Tensor) -> ArgumentGradients {
     let batch = Shape::new(&dy.dims()[..dy.rank() - 2]);
     let one_for_all = |i: usize| {
         let shape = step.args[i].shape();
@@ -32,7 +33,7 @@ pub(super) fn matmul(step: &Step<'_>, dy: &Tensor) -> Vec<Option<Tensor>> {
         let (a, dy) = (stacked(&over(a, &batch)), stacked(dy));
         product(1, &a.t(), &dy).reshaped(*shape)
     });
-    vec![left, right]
+    smallvec![left, right]
 }
 
 /// View of a matrix that repeats it for all samples.

@@ -4,10 +4,11 @@
 //! is applied to the gradient directly. So a masked-out gradient is 0, whatever the other side holds, and `exp`, `add`
 //! and `where` cost the same as in handwritten code.
 
-use super::{Argument, Step, is_narrow};
+use super::{Argument, ArgumentGradients, Step, is_narrow};
 use crate::record::{binary, ternary, unary};
 use crate::tape::needs::{Partials, Term};
 use crate::{DType, Operand, Scalar, Shape, Tensor};
+use smallvec::SmallVec;
 use thalweg_ir::ElementOp;
 use thalweg_ir::element::Expr;
 
@@ -40,34 +41,34 @@ impl std::ops::Div<TermValue> for Tensor {
 
 /// Evaluator of the terms of an operation's derivatives, each at most once.
 struct Terms<'a> {
-    partials: &'a Partials,
+    partials: &'static Partials,
     args: &'a [Argument],
     result: Option<&'a Tensor>,
     dtype: DType,
-    known: Vec<Option<TermValue>>,
+    /// Values of the terms that were evaluated; empty before the first one.
+    known: KnownTerms,
 }
 
-pub(super) fn rule(step: &Step<'_>, op: ElementOp, dy: &Tensor) -> Vec<Option<Tensor>> {
+/// Values of terms that are known. Inline: the derivatives of most operations have fewer terms.
+type KnownTerms = SmallVec<[Option<TermValue>; 8]>;
+
+pub(super) fn rule(step: &Step<'_>, op: ElementOp, dy: &Tensor) -> ArgumentGradients {
     let partials = Partials::of(op).expect("what has no derivative has no node");
     (0..step.args.len())
         .map(|i| {
             let by = partials.by[i].filter(|_| step.wants(i))?;
             let shape = step.args[i].shape();
-            let mut terms = Terms {
-                partials,
-                args: &step.args,
-                result: step.result.as_ref(),
-                dtype: dy.dtype(),
-                known: vec![None; partials.terms.len()],
-            };
+            let known = KnownTerms::new();
+            let mut terms =
+                Terms { partials, args: &step.args, result: step.result.as_ref(), dtype: dy.dtype(), known };
             if !is_narrow(dy.dtype()) || terms.is_plain(by) {
-                return Some(terms.summed(dy, by, i, *shape));
+                return Some(terms.summed(dy, by, i, shape));
             }
             // In f32 and rounded once: bf16 and f16 would be rounded after each step.
-            let args: Vec<Argument> = step.args.iter().map(|a| wide(a, dy.dtype())).collect();
+            let args: SmallVec<[Argument; 3]> = step.args.iter().map(|a| wide(a, dy.dtype())).collect();
             let result = step.result.as_ref().map(|y| y.cast(DType::F32));
             let mut terms = Terms { args: &args, result: result.as_ref(), dtype: DType::F32, ..terms };
-            let dx = terms.summed(&dy.cast(DType::F32), by, i, *shape);
+            let dx = terms.summed(&dy.cast(DType::F32), by, i, shape);
             Some(dx.cast(dy.dtype()))
         })
         .collect()
@@ -85,7 +86,7 @@ fn wide(argument: &Argument, narrow: DType) -> Argument {
 }
 
 impl Terms<'_> {
-    fn term(&self, e: Expr) -> &Term {
+    fn term(&self, e: Expr) -> &'static Term {
         &self.partials.terms[e.0 as usize]
     }
 
@@ -101,17 +102,17 @@ impl Terms<'_> {
     /// The gradient times a term, summed to the shape of argument `of`. If that was broadcast, factors that depend on
     /// it alone are equal for all summands, and are applied after the sum: the divisor of a row has the gradient
     /// `-(dy · y).sum() / s`, without a quotient per element.
-    fn summed(&mut self, dy: &Tensor, e: Expr, of: usize, shape: Shape) -> Tensor {
-        if shape == *dy.shape() {
+    fn summed(&mut self, dy: &Tensor, e: Expr, of: usize, shape: &Shape) -> Tensor {
+        if shape == dy.shape() {
             return self.times(dy, e);
         }
-        match self.term(e).clone() {
-            Term::Constant(c) => scaled(&dy.sum_to(shape), c),
+        match self.term(e) {
+            Term::Constant(c) => scaled(&dy.sum_to(*shape), *c),
             Term::Op(ElementOp::Neg, args) => -self.summed(dy, args[0], of, shape),
             Term::Op(ElementOp::Div, args) if self.is_of(args[1], of) => {
                 self.summed(dy, args[0], of, shape) / self.value(args[1])
             }
-            _ => self.times(dy, e).sum_to(shape),
+            _ => self.times(dy, e).sum_to(*shape),
         }
     }
 
@@ -127,8 +128,8 @@ impl Terms<'_> {
 
     /// Multiplies the gradient by a term.
     fn times(&mut self, dy: &Tensor, e: Expr) -> Tensor {
-        match self.term(e).clone() {
-            Term::Constant(c) => scaled(dy, c),
+        match self.term(e) {
+            Term::Constant(c) => scaled(dy, *c),
             Term::Op(ElementOp::Neg, args) => -self.times(dy, args[0]),
             Term::Op(ElementOp::Div, args) if matches!(self.term(args[0]), Term::Constant(_)) => {
                 self.times(dy, args[0]) / self.value(args[1])
@@ -156,28 +157,35 @@ impl Terms<'_> {
 
     /// Evaluates a term, at most once.
     fn value(&mut self, e: Expr) -> TermValue {
-        if let Some(known) = &self.known[e.0 as usize] {
+        if let Some(Some(known)) = self.known.get(e.0 as usize) {
             return known.clone();
         }
-        let known = match self.term(e).clone() {
-            Term::Constant(c) => TermValue::Number(c),
-            Term::Result => TermValue::Tensor(self.result.expect("the result is kept where it is read").clone()),
-            Term::Argument(i) => match self.args[i].operand(self.dtype) {
-                Some(Operand::Tensor(t)) => TermValue::Tensor(t.clone()),
-                Some(Operand::Scalar(s)) => TermValue::Number(s.to_f64()),
-                None => unreachable!("a derivative reads an argument that was not kept"),
-            },
+        let known = match self.term(e) {
+            Term::Constant(c) => return TermValue::Number(*c),
+            Term::Result => {
+                return TermValue::Tensor(self.result.expect("the result is kept where it is read").clone());
+            }
+            Term::Argument(i) => {
+                return match self.args[*i].operand(self.dtype) {
+                    Some(Operand::Tensor(t)) => TermValue::Tensor(t.clone()),
+                    Some(Operand::Scalar(s)) => TermValue::Number(s.to_f64()),
+                    None => unreachable!("a derivative reads an argument that was not kept"),
+                };
+            }
             Term::Op(op, args) => {
-                let args: Vec<TermValue> = args.iter().map(|&a| self.value(a)).collect();
-                self.applied(op, &args)
+                let args: SmallVec<[TermValue; 3]> = args.iter().map(|&a| self.value(a)).collect();
+                self.applied(*op, &args)
             }
         };
+        if self.known.is_empty() {
+            self.known.resize(self.partials.terms.len(), None);
+        }
         self.known[e.0 as usize] = Some(known.clone());
         known
     }
 
     fn applied(&self, op: ElementOp, args: &[TermValue]) -> TermValue {
-        let numbers: Option<Vec<f64>> =
+        let numbers: Option<SmallVec<[f64; 3]>> =
             args.iter().map(|a| if let TermValue::Number(v) = a { Some(*v) } else { None }).collect();
         if let Some(numbers) = numbers {
             let meaning = &op.row().meaning;

@@ -1,7 +1,8 @@
 //! Rules of gathers and scatters.
 
-use super::{Step, zeros};
+use super::{ArgumentGradients, Step, zeros};
 use crate::{DType, Shape, Tensor};
+use smallvec::smallvec;
 use thalweg_ir::ScatterOp;
 use thalweg_stream::Counted;
 
@@ -21,7 +22,7 @@ pub(super) fn gather(step: &Step<'_>, dy: &Tensor) -> Tensor {
     zeros(*shape, dy).scattered(ScatterOp::Add, axis, index, dy)
 }
 
-pub(super) fn scatter(step: &Step<'_>, op: ScatterOp, dy: &Tensor) -> Vec<Option<Tensor>> {
+pub(super) fn scatter(step: &Step<'_>, op: ScatterOp, dy: &Tensor) -> ArgumentGradients {
     let (axis, values) = (step.axis(), step.args[2].shape());
     let (dx, dv) = match op {
         ScatterOp::Add => (
@@ -59,7 +60,7 @@ pub(super) fn scatter(step: &Step<'_>, op: ScatterOp, dy: &Tensor) -> Vec<Option
             (dx, dv)
         }
     };
-    vec![dx, None, dv]
+    smallvec![dx, None, dv]
 }
 
 /// Statistics of the factors of each element of a product-scatter.

@@ -12,8 +12,13 @@ mod views;
 use crate::node::{Input, Inputs, Node, What};
 use crate::tape::{self, JointRule, Rule};
 use crate::{DType, Operand, Scalar, Shape, Tensor};
+use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 use thalweg_ir::{Op, ReduceOp, ScanOp, ScatterOp, unpack_order};
+
+/// Gradients of the arguments of an operation; `None` if there is none. Inline, since a pass makes such a list for each
+/// node.
+pub(crate) type ArgumentGradients = SmallVec<[Option<Tensor>; 3]>;
 
 /// Argument of an operation in a rule.
 enum Argument {
@@ -69,7 +74,7 @@ struct Step<'a> {
     op: Op,
     attr: u32,
     ints: &'a [i64],
-    args: Vec<Argument>,
+    args: SmallVec<[Argument; 3]>,
     /// The value of the result, if the rule reads it.
     result: Option<Tensor>,
     /// Bit mask of the arguments whose gradients are requested.
@@ -104,13 +109,13 @@ pub(crate) fn gradients(
     dy: Tensor,
     wanted: impl Fn(usize) -> bool,
     create: bool,
-) -> Vec<Option<Tensor>> {
+) -> ArgumentGradients {
     let tensor = |value: &Arc<thalweg_stream::Value>, node: Option<&Arc<Node>>| Tensor {
         value: value.clone(),
         node: if create { node.cloned() } else { None },
     };
     match &node.what {
-        What::Leaf | What::Cut(_) | What::Joint(..) | What::Part(..) => vec![],
+        What::Leaf | What::Cut(_) | What::Joint(..) | What::Part(..) => smallvec![],
         What::Own(_, rule) => {
             let rule = rule.downcast_ref::<Box<Rule>>().expect("a rule is of the one type of rules");
             let args: Vec<Option<Tensor>> = inputs
@@ -121,7 +126,7 @@ pub(crate) fn gradients(
                     Input::Scalar(_) => None,
                 })
                 .collect();
-            rule(inputs, &args, dy)
+            rule(inputs, &args, dy).into()
         }
         What::Op { op, attr, ints } => {
             let args = inputs.args.iter().map(|arg| match arg {
@@ -166,7 +171,7 @@ pub(crate) fn of_joint(
     inputs: &Inputs,
     dys: Vec<(usize, Tensor)>,
     create: bool,
-) -> Vec<Option<Tensor>> {
+) -> ArgumentGradients {
     let What::Joint(name, rule) = &node.what else { unreachable!("only such a node has parts") };
     let rule = rule.downcast_ref::<Box<JointRule>>().expect("a rule is of the one type of rules");
     let arg = |arg: &Input| match arg {
@@ -190,10 +195,10 @@ pub(crate) fn of_joint(
         node: (create && value.dtype().is_float()).then(|| tape::part(node, name, i, value)),
     };
     let results: Vec<Tensor> = inputs.results.iter().enumerate().map(result).collect();
-    rule(&args, &results, all)
+    rule(&args, &results, all).into()
 }
 
-fn of_operation(mut step: Step<'_>, dy: Tensor) -> Vec<Option<Tensor>> {
+fn of_operation(mut step: Step<'_>, dy: Tensor) -> ArgumentGradients {
     let narrow = is_narrow(dy.dtype()).then(|| dy.dtype());
     let steps = match step.op {
         Op::Reduce(op) => op != ReduceOp::Sum,
@@ -212,8 +217,8 @@ fn of_operation(mut step: Step<'_>, dy: Tensor) -> Vec<Option<Tensor>> {
     structural(&step, dy)
 }
 
-fn structural(step: &Step<'_>, dy: Tensor) -> Vec<Option<Tensor>> {
-    let one = |dx: Tensor| vec![Some(dx)];
+fn structural(step: &Step<'_>, dy: Tensor) -> ArgumentGradients {
+    let one = |dx: Tensor| smallvec![Some(dx)];
     let shape = step.args[0].shape();
     match step.op {
         Op::Element(op) => element::rule(step, op, &dy),

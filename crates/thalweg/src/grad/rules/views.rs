@@ -1,10 +1,11 @@
 //! Rules of views: gradients go back to where elements came from. All of it is index arithmetic, and sums where an
 //! element was used several times.
 
-use super::{Step, zeros};
+use super::{ArgumentGradients, Step, zeros};
 use crate::tape::{self, Rule, Tracking};
 use crate::tunable::TUNABLES;
 use crate::{Shape, Tensor};
+use smallvec::smallvec;
 use thalweg_ir::unpack_order;
 
 pub(super) fn unpermuted(dy: &Tensor, attr: u32) -> Tensor {
@@ -37,18 +38,18 @@ pub(super) fn unpadded(dy: &Tensor, shape: &Shape, ints: &[i64]) -> Tensor {
     dy.sliced(&parts)
 }
 
-pub(super) fn parted(step: &Step<'_>, dy: &Tensor) -> Vec<Option<Tensor>> {
+pub(super) fn parted(step: &Step<'_>, dy: &Tensor) -> ArgumentGradients {
     let axis = step.axis();
     let sizes = [step.args[0].shape()[axis], step.args[1].shape()[axis]];
     let part = |i: usize| step.wants(i).then(|| dy.part(axis, ([0, sizes[0]][i] as i64, 1, sizes[i])));
-    vec![part(0), part(1)]
+    smallvec![part(0), part(1)]
 }
 
 /// Rule of `put`: the gradient of the tensor has zeros in the box, that of the box is its part of `dy`.
-pub(super) fn put(step: &Step<'_>, dy: &Tensor) -> Vec<Option<Tensor>> {
+pub(super) fn put(step: &Step<'_>, dy: &Tensor) -> ArgumentGradients {
     let part = *step.args[1].shape();
     let around = || crate::assign::put(dy, &zeros(part, dy), step.ints);
-    vec![step.wants(0).then(around), step.wants(1).then(|| unpadded(dy, &part, step.ints))]
+    smallvec![step.wants(0).then(around), step.wants(1).then(|| unpadded(dy, &part, step.ints))]
 }
 
 /// The sum for each element over the windows that contain it. Its own gradient is the windows of the incoming one; the
