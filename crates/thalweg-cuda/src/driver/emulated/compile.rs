@@ -73,13 +73,20 @@ fn compile_in(folder: Option<PathBuf>, source: &str) -> Result<Vec<u8>, Error> {
 /// Options that contract products with sums to FMA, as NVRTC does unless a source has `-fmad=false`.
 const CONTRACTED: [&str; 3] = ["-ffp-contract=fast", "-fexpensive-optimizations", "-mfma"];
 
-/// Compiler options for a source: the common ones, FMA contraction unless the source forbids it, and a sanitizer on
-/// request.
+/// Conversions of f16 by instructions: libgcc's functions read and write the rounding mode, and take half the time of
+/// products of f16. The values are the same.
+const F16_CONVERSIONS: &str = "-mf16c";
+
+/// Compiler options for a source: the common ones, FMA contraction unless the source forbids it, conversions of f16,
+/// and a sanitizer on request.
 fn options(source: &str) -> Vec<&'static str> {
     let mut options: Vec<_> = OPTIONS.split_whitespace().collect();
     let exact = source.lines().next().is_some_and(|first| first.contains("-fmad=false"));
     if !exact && std::arch::is_x86_feature_detected!("fma") {
         options.extend(CONTRACTED);
+    }
+    if std::arch::is_x86_feature_detected!("f16c") {
+        options.push(F16_CONVERSIONS);
     }
     if environment::EMULATE_SANITIZE.get().is_some() {
         // Misaligned accesses stop a GPU. Here they do only on request, since compilation takes half as long again.
