@@ -21,6 +21,7 @@ use crate::render::{BY_BLOCKS, EXCHANGE, ONLINE, SCANNED, program};
 use crate::render::{CONTRACTIONS, TMA_CONTRACTIONS};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use thalweg_gpu::kernels::merge_sources;
 use thalweg_gpu::runtime::Compiler;
 use thalweg_gpu::{Plan, Skeleton, plan};
@@ -614,6 +615,19 @@ fn golden_sources_are_readable() {
     }
 }
 
+/// Compiles a source of `name` for a chip, and checks NVRTC's remarks on it.
+fn compile_checked(name: &str, source: &str, sm: u32) {
+    let compiled = nvrtc::remarks_for(sm, source);
+    let (image, log) = compiled.unwrap_or_else(|why| panic!("{name} for sm_{sm}: {why}"));
+    assert_eq!(&image[..4], b"\x7fELF", "{name} for sm_{sm}");
+    // Remarks C75 report that multiplications by warpgroups are serialized.
+    assert!(!log.contains("C75"), "{name} for sm_{sm}: {log}");
+    // The cost of a spill depends on where it is; in the main loop of a contraction it is high.
+    let spilled = log.contains("spill") && !log.contains(" 0 bytes spill stores");
+    let tight = [" contraction(", " scanned(", " scan(", " generic("].iter().any(|name| source.contains(name));
+    assert!(!spilled || !tight, "{name} for sm_{sm}: {log}");
+}
+
 #[test]
 fn golden_sources_compile_for_every_chip() {
     let sms = match nvrtc::supported_sms() {
@@ -622,18 +636,19 @@ fn golden_sources_compile_for_every_chip() {
     };
     let mut chips: Vec<u32> = [80, 90].into_iter().filter(|sm| sms.contains(sm)).chain(sms.last().copied()).collect();
     chips.dedup();
-    for (name, sources) in all() {
-        for (source, &sm) in sources.iter().flat_map(|s| chips.iter().map(move |sm| (s, sm))) {
-            let compiled = nvrtc::remarks_for(sm, source);
-            let (image, log) = compiled.unwrap_or_else(|why| panic!("{name} for sm_{sm}: {why}"));
-            assert_eq!(&image[..4], b"\x7fELF", "{name} for sm_{sm}");
-            // Remarks C75 report that multiplications by warpgroups are serialized.
-            assert!(!log.contains("C75"), "{name} for sm_{sm}: {log}");
-            // The cost of a spill depends on where it is; in the main loop of a contraction it is high.
-            let spilled = log.contains("spill") && !log.contains(" 0 bytes spill stores");
-            let tight = [" contraction(", " scanned(", " scan(", " generic("].iter().any(|name| source.contains(name));
-            assert!(!spilled || !tight, "{name} for sm_{sm}: {log}");
+    let kernels = all();
+    let sources = kernels.iter().flat_map(|(name, sources)| sources.iter().map(move |source| (name, source)));
+    let cases: Vec<_> = sources.flat_map(|(name, source)| chips.iter().map(move |&sm| (name, source, sm))).collect();
+    // A minute of one core: two threads share the cases.
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while let Some((name, source, sm)) = cases.get(next.fetch_add(1, Relaxed)) {
+                    compile_checked(name, source, *sm);
+                }
+            });
         }
-    }
+    });
     eprintln!("compiled for {chips:?}");
 }
