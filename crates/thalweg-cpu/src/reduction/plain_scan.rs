@@ -40,12 +40,23 @@ struct Operand<'a> {
 }
 
 impl Operand<'_> {
-    /// Address of the first element of a row, and bytes from there to the next row of the same innermost dimension.
-    fn row(&self, operands: &[&Buffer], row: usize) -> (*mut u8, isize) {
+    /// Address of the first element of a row, and bytes from there to the next one: of all rows if they follow each
+    /// other (`follow`), else of those of the same innermost dimension.
+    fn row(&self, operands: &[&Buffer], row: usize, follow: bool) -> (*mut u8, isize) {
         let (size, extents) = (self.dtype.size() as isize, self.extents[0]);
         let position = self.first + position_of(extents, &self.strides, row);
-        let stride = extents.len().checked_sub(1).map_or(0, |last| self.strides[last]);
+        let stride = match extents.len().checked_sub(1) {
+            _ if follow => self.extents[1].iter().product::<usize>() as isize,
+            last => last.map_or(0, |last| self.strides[last]),
+        };
         (operands[self.number as usize].address().wrapping_offset(position * size), stride * size)
+    }
+
+    /// Whether the elements of all rows are contiguous.
+    fn is_contiguous(&self) -> bool {
+        let [rows, row] = self.extents;
+        let (of_rows, of_row) = self.strides.split_at(rows.len());
+        follows(row, of_row, 1) && follows(rows, of_rows, row.iter().product::<usize>() as isize)
     }
 
     /// Whether the rows of an innermost dimension are the columns of a contiguous matrix.
@@ -174,9 +185,11 @@ impl<'a> PlainScan<'a> {
         let contiguous = self.is_contiguous();
         // In place both are a matrix, or neither is.
         let matrices = [&self.from, &self.to].map(|of| !contiguous && of.is_matrix());
-        let inner = self.from.extents[0].last().copied().unwrap_or(1);
+        let follow = self.from.is_contiguous() && self.to.is_contiguous();
+        // Number of rows that are one stride apart.
+        let inner = if follow { self.rows } else { self.from.extents[0].last().copied().unwrap_or(1) };
         let wide = self.from.dtype.size().max(self.to.dtype.size());
-        let most = if contiguous { 1 } else { (COPIED_BYTES / (self.n * wide)).max(1) };
+        let most = (COPIED_BYTES / (self.n * wide)).max(1);
         let some = |range: Range<usize>, threads: Option<&Threads>| {
             let scratch = |of: &Operand<'_>| vec![0u64; (most.min(inner) * self.n * of.dtype.size()).div_ceil(8)];
             let mut columns = if contiguous { [vec![], vec![]] } else { [scratch(&self.from), scratch(&self.to)] };
@@ -184,14 +197,18 @@ impl<'a> PlainScan<'a> {
             let mut row = range.start;
             while row < range.end {
                 let left = (range.end - row).min(inner - row % inner);
-                let count = if left == inner && matrices == [true; 2] { inner } else { most.min(left) };
-                let (from, to) = (self.from.row(operands, row), self.to.row(operands, row));
+                let whole = contiguous || left == inner && matrices == [true; 2];
+                let count = if whole { left } else { most.min(left) };
+                let [from, to] = [&self.from, &self.to].map(|of| of.row(operands, row, follow));
                 // SAFETY: the caller's promise: every element of the rows is inside its operand, and of its dtype; there
                 // is space for a column for each row. If input and result are the same memory, they match element by
                 // element: a width of 1 allows that.
                 unsafe {
                     if contiguous {
-                        scan::scan(op, dtype, from.0, to.0, [self.n, 1], threads);
+                        for r in 0..count as isize {
+                            let [from, to] = [from, to].map(|(first, stride)| first.wrapping_offset(stride * r));
+                            scan::scan(op, dtype, from, to, [self.n, 1], threads);
+                        }
                     } else {
                         let [reads, writes] = matrices.map(|is_matrix| is_matrix && count == inner);
                         if !reads {

@@ -397,12 +397,13 @@ fn maps_over_windows_are_those_of_their_operations() {
 #[test]
 fn scans_of_views_have_the_bits_of_scans_of_copies() {
     let x = randn([37, 12, 19]);
-    let views: [(&str, &dyn Fn(&Tensor) -> Tensor); 5] = [
-        ("transposed", &|x| x.permute([2, 1, 0])),
-        ("every second row", &|x| x.slice((.., (..).by(2), ..))),
-        ("every third element", &|x| x.slice((.., .., (..).by(3)))),
-        ("broadcast", &|x| x.narrow(1, 3, 1).expand([37, 12, 19])),
-        ("flipped", &|x| x.flip(2)),
+    type View = fn(&Tensor) -> Tensor;
+    let views: [(&str, View); 5] = [
+        ("transposed", |x| x.permute([2, 1, 0])),
+        ("every second row", |x| x.slice((.., (..).by(2), ..))),
+        ("every third element", |x| x.slice((.., .., (..).by(3)))),
+        ("broadcast", |x| x.narrow(1, 3, 1).expand([37, 12, 19])),
+        ("flipped", |x| x.flip(2)),
     ];
     for (name, view) in views {
         let scanned = |of: Tensor, axis: usize| {
