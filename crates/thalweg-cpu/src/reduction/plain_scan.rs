@@ -9,15 +9,18 @@ use crate::scan;
 use crate::threads::Threads;
 use crate::tile;
 use std::ops::Range;
-use thalweg_ir::{DType, MAX_RANK};
+use thalweg_ir::{DType, MAX_RANK, ScanOp};
 use thalweg_kernel::{Body, Moved, Node, NodeId, RowGeometry, Scan};
 use thalweg_runtime::Buffer;
 
 /// Maximum number of elements of a row that is copied. Longer ones are packed block by block.
 const MAX_COPIED: usize = 4096;
+/// Maximum bytes of a contiguous row that is copied, too, unless it is sorted: the elements of one row wait for each other,
+/// and a call of the scan for each row takes as long as some of them.
+const SHORT_BYTES: usize = 256;
 /// Maximum bytes of rows that are copied together. Neighbouring rows may lie in the same cache lines, and are columns of a
 /// matrix whose scan has a vector of states.
-const COPIED_BYTES: usize = 64 << 10;
+const COPIED_BYTES: usize = 16 << 10;
 
 /// A launch of a plain scan.
 pub struct PlainScan<'a> {
@@ -182,10 +185,11 @@ impl<'a> PlainScan<'a> {
         }
         tile::note(size * self.from.dtype.size(), size * self.to.dtype.size());
         let (op, dtype) = ((self.scan.op, self.scan.reverse), self.from.dtype);
-        let contiguous = self.is_contiguous();
-        // In place both are a matrix, or neither is.
-        let matrices = [&self.from, &self.to].map(|of| !contiguous && of.is_matrix());
+        let sorts = matches!(op.0, ScanOp::Sort | ScanOp::Argsort);
+        let contiguous = self.is_contiguous() && (sorts || self.n * self.from.dtype.size() > SHORT_BYTES);
         let follow = self.from.is_contiguous() && self.to.is_contiguous();
+        // In place both are a matrix, or neither is.
+        let matrices = [&self.from, &self.to].map(|of| !contiguous && !follow && of.is_matrix());
         // Number of rows that are one stride apart.
         let inner = if follow { self.rows } else { self.from.extents[0].last().copied().unwrap_or(1) };
         let wide = self.from.dtype.size().max(self.to.dtype.size());
