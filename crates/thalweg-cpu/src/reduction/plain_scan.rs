@@ -17,7 +17,7 @@ use thalweg_runtime::Buffer;
 const MAX_COPIED: usize = 4096;
 /// Maximum bytes of a contiguous row that is copied, too, unless it is sorted: the elements of one row wait for each other,
 /// and a call of the scan for each row takes as long as some of them.
-const SHORT_BYTES: usize = 256;
+const MAX_CONTIGUOUS_BYTES: usize = 256;
 /// Maximum bytes of rows that are copied together. Neighbouring rows may lie in the same cache lines, and are columns of a
 /// matrix whose scan has a vector of states.
 const COPIED_BYTES: usize = 16 << 10;
@@ -186,7 +186,7 @@ impl<'a> PlainScan<'a> {
         tile::note(size * self.from.dtype.size(), size * self.to.dtype.size());
         let (op, dtype) = ((self.scan.op, self.scan.reverse), self.from.dtype);
         let sorts = matches!(op.0, ScanOp::Sort | ScanOp::Argsort);
-        let contiguous = self.is_contiguous() && (sorts || self.n * self.from.dtype.size() > SHORT_BYTES);
+        let contiguous = self.is_contiguous() && (sorts || self.n * self.from.dtype.size() > MAX_CONTIGUOUS_BYTES);
         let follow = self.from.is_contiguous() && self.to.is_contiguous();
         // In place both are a matrix, or neither is.
         let matrices = [&self.from, &self.to].map(|of| !contiguous && !follow && of.is_matrix());
