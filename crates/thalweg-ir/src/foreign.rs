@@ -216,6 +216,22 @@ mod tests {
     }
 
     #[test]
+    fn a_routine_reads_dense_aligned_operands_and_a_source_dense_ones() {
+        let intern = |code, dtype| {
+            let (operands, results) = (vec![dtype; 2], vec![dtype]);
+            ForeignSource { name: "f".into(), code, operands, results, sizes: 0, numbers: vec![] }.intern()
+        };
+        let routine = ConvolutionRoutine::parse("forward-2").unwrap();
+        let routine = intern(ForeignCode::Convolution(routine), DType::BF16);
+        let source = intern(cuda("void f() {}"), DType::BF16);
+        let view = |offset| View::new(crate::Shape::new(&[4, 6]), &[6, 1], offset);
+        assert!([0, 8, 16, -8].into_iter().all(|offset| routine.reads(1, &view(offset))));
+        assert!(!routine.reads(0, &view(1)) && !routine.reads(0, &view(4)) && source.reads(0, &view(1)));
+        let columns = View::new(crate::Shape::new(&[6, 4]), &[1, 6], 0);
+        assert!(!routine.reads(0, &columns) && !source.reads(0, &columns));
+    }
+
+    #[test]
     fn a_source_is_one_and_is_read_back_from_its_text() {
         let source = ForeignSource {
             name: "a name".into(),

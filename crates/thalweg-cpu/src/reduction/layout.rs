@@ -261,7 +261,7 @@ impl<'a> Layout<'a> {
 }
 
 /// Offset of a row-major index over these sizes, given the stride of each dimension.
-fn linear_offset(sizes: &[usize], steps: &[i64; MAX_RANK], mut number: usize) -> i64 {
+pub fn linear_offset(sizes: &[usize], steps: &[i64], mut number: usize) -> i64 {
     let mut moved = 0i64;
     for (size, step) in sizes.iter().zip(steps).rev() {
         moved = moved.wrapping_add(step.wrapping_mul((number % size) as i64));

@@ -1,10 +1,11 @@
 //! Plain scans (such as `cumsum` of a tensor): rows in memory are scanned to rows in memory, without other operations.
 //!
-//! In: a body that loads elements, scans them and stores the result. Out: the scan, directly from the operand to the result;
-//! short rows that are not contiguous are copied to scratch memory, or from there. Always true: the scan function is the
-//! one that runs between phases, in the same order, so the bits are the same; only the buffers are omitted, which are two
-//! thirds of the memory traffic, and the calls of each row.
+//! In: a body that loads elements, scans them and stores the result. Out: the scan, directly from the operand to the result.
+//! Rows that are short, and neither long enough for a call each nor columns of a matrix in memory, are copied to one in
+//! scratch memory, and back. Always true: the scan function is the one that runs between phases, in the same order, so the
+//! bits are the same; only the buffers are omitted, which are two thirds of the memory traffic, and the calls of phases.
 
+use super::layout::linear_offset;
 use crate::scan;
 use crate::threads::Threads;
 use crate::tile;
@@ -38,35 +39,41 @@ struct Operand<'a> {
     /// Extents of the dimensions that enumerate the rows, and of those of a row.
     extents: [&'a [usize]; 2],
     /// Position of the first element, and strides over all dimensions.
-    first: isize,
-    strides: [isize; MAX_RANK],
+    first: i64,
+    strides: [i64; MAX_RANK],
 }
 
 impl Operand<'_> {
     /// Address of the first element of a row, and bytes from there to the next one: of all rows if they follow each
     /// other (`follow`), else of those of the same innermost dimension.
     fn row(&self, operands: &[&Buffer], row: usize, follow: bool) -> (*mut u8, isize) {
-        let (size, extents) = (self.dtype.size() as isize, self.extents[0]);
-        let position = self.first + position_of(extents, &self.strides, row);
+        let (size, extents) = (self.dtype.size() as i64, self.extents[0]);
+        let position = self.first + linear_offset(extents, &self.strides, row);
         let stride = match extents.len().checked_sub(1) {
-            _ if follow => self.extents[1].iter().product::<usize>() as isize,
+            _ if follow => self.extents[1].iter().product::<usize>() as i64,
             last => last.map_or(0, |last| self.strides[last]),
         };
-        (operands[self.number as usize].address().wrapping_offset(position * size), stride * size)
+        let address = operands[self.number as usize].address();
+        (address.wrapping_offset((position * size) as isize), (stride * size) as isize)
+    }
+
+    /// Whether the elements of each row are contiguous.
+    fn has_contiguous_rows(&self) -> bool {
+        let [rows, row] = self.extents;
+        follows(row, &self.strides[rows.len()..], 1)
     }
 
     /// Whether the elements of all rows are contiguous.
     fn is_contiguous(&self) -> bool {
         let [rows, row] = self.extents;
-        let (of_rows, of_row) = self.strides.split_at(rows.len());
-        follows(row, of_row, 1) && follows(rows, of_rows, row.iter().product::<usize>() as isize)
+        self.has_contiguous_rows() && follows(rows, &self.strides, row.iter().product::<usize>() as i64)
     }
 
     /// Whether the rows of an innermost dimension are the columns of a contiguous matrix.
     fn is_matrix(&self) -> bool {
         let [rows, row] = self.extents;
         let Some((&inner, last)) = rows.last().zip(rows.len().checked_sub(1)) else { return false };
-        self.strides[last] == 1 && follows(row, &self.strides[rows.len()..], inner as isize)
+        self.strides[last] == 1 && follows(row, &self.strides[rows.len()..], inner as i64)
     }
 
     /// Copies `count` rows of `n` elements from there on to a contiguous matrix with a column for each row, or back.
@@ -86,6 +93,10 @@ impl Operand<'_> {
         }
     }
 
+    /// [`Operand::copy`] for elements of type `T`, with the stride in elements.
+    ///
+    /// # Safety
+    /// As for [`Operand::copy`].
     unsafe fn copy_elements<T: Copy>(
         &self,
         (first, row): (*mut T, isize),
@@ -98,11 +109,11 @@ impl Operand<'_> {
         let last = extents.len() - 1;
         let (inner, stride) = (extents[last], strides[last]);
         for run in 0..n / inner {
-            let start = position_of(&extents[..last], strides, run);
+            let start = linear_offset(&extents[..last], strides, run);
             for i in 0..inner {
                 // SAFETY: the caller's promise.
                 unsafe {
-                    let point = first.wrapping_offset(start + stride * i as isize);
+                    let point = first.wrapping_offset((start + stride * i as i64) as isize);
                     let columns = columns.add((run * inner + i) * count);
                     match (row, back) {
                         (1, false) => std::ptr::copy_nonoverlapping(point, columns, count),
@@ -120,16 +131,6 @@ impl Operand<'_> {
     }
 }
 
-/// Position of the element with this row-major index among those that dimensions enumerate, relative to their first.
-fn position_of(extents: &[usize], strides: &[isize], mut index: usize) -> isize {
-    let mut position = 0;
-    for (&extent, &stride) in extents.iter().zip(strides).rev() {
-        position += stride * (index % extent) as isize;
-        index /= extent;
-    }
-    position
-}
-
 impl<'a> PlainScan<'a> {
     /// Recognises a plain scan in a body and geometry.
     pub fn of(body: &'a Body, geometry: &'a RowGeometry) -> Option<PlainScan<'a>> {
@@ -144,21 +145,22 @@ impl<'a> PlainScan<'a> {
         let extents: [&[usize]; 2] = geometry.extents.split_at(geometry.kept).into();
         let operand = |a: u16| {
             let (access, at) = (&body.accesses[a as usize], &geometry.accesses[a as usize]);
-            let mut strides = at.strides;
+            let mut strides = at.strides.map(|s| s as i64);
             if access.per_row {
                 strides[geometry.kept..].fill(0);
             }
-            let operand = Operand { number: access.operand?, dtype: access.dtype, extents, first: at.base, strides };
+            let operand =
+                Operand { number: access.operand?, dtype: access.dtype, extents, first: at.base as i64, strides };
             Some(operand).filter(|_| at.map.is_none())
         };
         let (from, to) = (operand(access)?, operand(store.access)?);
         let plain = PlainScan { scan, from, to, rows: geometry.rows(), n: geometry.row() };
-        (plain.n <= MAX_COPIED || plain.is_contiguous()).then_some(plain)
+        (plain.n <= MAX_COPIED || plain.has_contiguous_rows()).then_some(plain)
     }
 
     /// Whether the elements of each row are contiguous, in input and result.
-    fn is_contiguous(&self) -> bool {
-        [&self.from, &self.to].into_iter().all(|of| follows(of.extents[1], &of.strides[of.extents[0].len()..], 1))
+    fn has_contiguous_rows(&self) -> bool {
+        self.from.has_contiguous_rows() && self.to.has_contiguous_rows()
     }
 
     /// Whether threads split each row instead of taking whole rows.
@@ -186,29 +188,30 @@ impl<'a> PlainScan<'a> {
         tile::note(size * self.from.dtype.size(), size * self.to.dtype.size());
         let (op, dtype) = ((self.scan.op, self.scan.reverse), self.from.dtype);
         let sorts = matches!(op.0, ScanOp::Sort | ScanOp::Argsort);
-        let contiguous = self.is_contiguous() && (sorts || self.n * self.from.dtype.size() > MAX_CONTIGUOUS_BYTES);
+        let long = self.n * self.from.dtype.size() > MAX_CONTIGUOUS_BYTES;
+        let by_row = self.has_contiguous_rows() && (sorts || long);
         let follow = self.from.is_contiguous() && self.to.is_contiguous();
         // In place both are a matrix, or neither is.
-        let matrices = [&self.from, &self.to].map(|of| !contiguous && !follow && of.is_matrix());
+        let matrices = [&self.from, &self.to].map(|of| !by_row && !follow && of.is_matrix());
         // Number of rows that are one stride apart.
         let inner = if follow { self.rows } else { self.from.extents[0].last().copied().unwrap_or(1) };
         let wide = self.from.dtype.size().max(self.to.dtype.size());
         let most = (COPIED_BYTES / (self.n * wide)).max(1);
         let some = |range: Range<usize>, threads: Option<&Threads>| {
             let scratch = |of: &Operand<'_>| vec![0u64; (most.min(inner) * self.n * of.dtype.size()).div_ceil(8)];
-            let mut columns = if contiguous { [vec![], vec![]] } else { [scratch(&self.from), scratch(&self.to)] };
+            let mut columns = if by_row { [vec![], vec![]] } else { [scratch(&self.from), scratch(&self.to)] };
             let [before, after] = columns.each_mut().map(|memory| memory.as_mut_ptr().cast::<u8>());
             let mut row = range.start;
             while row < range.end {
                 let left = (range.end - row).min(inner - row % inner);
-                let whole = contiguous || left == inner && matrices == [true; 2];
+                let whole = by_row || left == inner && matrices == [true; 2];
                 let count = if whole { left } else { most.min(left) };
                 let [from, to] = [&self.from, &self.to].map(|of| of.row(operands, row, follow));
                 // SAFETY: the caller's promise: every element of the rows is inside its operand, and of its dtype; there
                 // is space for a column for each row. If input and result are the same memory, they match element by
                 // element: a width of 1 allows that.
                 unsafe {
-                    if contiguous {
+                    if by_row {
                         for r in 0..count as isize {
                             let [from, to] = [from, to].map(|(first, stride)| first.wrapping_offset(stride * r));
                             scan::scan(op, dtype, from, to, [self.n, 1], threads);
@@ -237,10 +240,10 @@ impl<'a> PlainScan<'a> {
 }
 
 /// Whether the elements that dimensions enumerate follow each other, `step` apart, in row-major order.
-fn follows(extents: &[usize], strides: &[isize], mut step: isize) -> bool {
+fn follows(extents: &[usize], strides: &[i64], mut step: i64) -> bool {
     extents.iter().zip(strides).rev().all(|(&extent, &stride)| {
         let fits = extent == 1 || stride == step;
-        step *= extent as isize;
+        step *= extent as i64;
         fits
     })
 }

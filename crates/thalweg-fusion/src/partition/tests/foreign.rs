@@ -23,7 +23,7 @@ fn a_routine_reads_aligned_views_and_copies_of_others() {
     // Four elements are 16 bytes.
     for (from, copies) in [(0, 0), (4, 0), (1, 1), (6, 1)] {
         assert_eq!(kernels(from, |_, x| x).len(), 1 + copies, "a view of an input from {from} on");
-        // What is computed is stored at any position that the routine reads.
+        // A computed operand is stored as the routine reads it, whatever the offset.
         assert_eq!(kernels(from, |g, x| g.unary(ElementOp::Exp, x)).len(), 2, "a view of a result from {from} on");
     }
 }
